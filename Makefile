@@ -1,0 +1,45 @@
+# Every target sets up what it needs in .venv, from nothing but Python 3.11+.
+BIN := .venv/bin
+DEV := .venv/.ready-dev
+PEERS := .venv/.ready-bench
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench lock golden clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(DEV): requirements/dev.lock pyproject.toml tools/setup.sh
+	@tools/setup.sh requirements/dev.lock $@
+
+$(PEERS): $(DEV) requirements/bench.lock
+	@tools/setup.sh requirements/bench.lock $@
+
+demo: $(DEV) ## See what Horae can say before anything runs
+	@$(BIN)/horae demo
+
+test: $(DEV) ## Run every test
+	@$(BIN)/pytest -n 2 -q
+
+check: $(DEV) ## Formatting, lint, strict types, architecture
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/pytest -q tests/architecture
+
+format: $(DEV) ## Rewrite the sources in the house format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(PEERS) ## Measure against peers, side by side in one run
+	@$(BIN)/python -m bench
+
+golden: $(DEV) ## Write generated documentation anew from the code
+	@$(BIN)/python -m tools.generate
+
+lock: $(DEV) ## Resolve the lock files anew
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --group dev pyproject.toml --output-file requirements/dev.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --group dev --group bench pyproject.toml --output-file requirements/bench.lock
+
+clean: ## Remove the environment and every cache
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

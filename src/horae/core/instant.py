@@ -1,0 +1,70 @@
+"""Instants: aware datetimes at the edge, whole seconds since 1970 inside."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from horae.errors import InvalidTime, shown
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST = -62_135_596_800
+"""0001-01-01T00:00:00Z, the first second the calendar has."""
+LAST = 253_402_300_799
+"""9999-12-31T23:59:59Z, the last one."""
+
+
+def seconds_of(value: datetime, name: str = "time") -> int:
+    """`value` floored to whole seconds; naive values are refused, since they name no instant."""
+    try:
+        elapsed = value - EPOCH
+    except TypeError:
+        raise _not_an_instant(value, name) from None
+    return elapsed.days * 86_400 + elapsed.seconds
+
+
+def aware(value: datetime, name: str = "time") -> datetime:
+    """`value` in UTC, or the error that says what is wrong with it."""
+    try:
+        return EPOCH + (value - EPOCH)
+    except TypeError:
+        raise _not_an_instant(value, name) from None
+    except OverflowError:
+        raise InvalidTime(
+            f"Invalid {name} {shown(str(value))}: lies outside the years 1 to 9999 in UTC", details={"name": name}
+        ) from None
+
+
+def instant(seconds: int) -> datetime:
+    """The UTC datetime `seconds` after 1970; the caller keeps within FIRST and LAST."""
+    return EPOCH + timedelta(0, seconds)
+
+
+def floored(value: datetime, name: str = "time") -> datetime:
+    """`value` in UTC without its fraction of a second."""
+    return aware(value, name).replace(microsecond=0)
+
+
+def rfc3339(value: datetime) -> str:
+    """A UTC datetime as `2026-03-01T00:00:00Z`, fractions dropped."""
+    return value.isoformat(timespec="seconds")[:19] + "Z"
+
+
+def parse_instant(text: str, name: str = "time") -> datetime:
+    """An RFC 3339 text with an offset or `Z`, as UTC."""
+    try:
+        value = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        raise InvalidTime(
+            f"Invalid {name} {shown(text)}: is not an ISO 8601 date and time",
+            hint="Write it as 2026-03-01T09:00:00Z or 2026-03-01T09:00:00+01:00.",
+            details={"name": name},
+        ) from None
+    return aware(value, name)
+
+
+def _not_an_instant(value: object, name: str) -> InvalidTime:
+    if isinstance(value, datetime):
+        reason, hint = "has no time zone", "Give an aware datetime: datetime(…, tzinfo=timezone.utc)."
+    else:
+        reason, hint = f"is a {type(value).__name__}, not a datetime", "Give an aware datetime."
+    return InvalidTime(f"Invalid {name} {shown(str(value))}: {reason}", hint=hint, details={"name": name})

@@ -1,0 +1,306 @@
+"""Intervals: Every counts seconds, Iso8601 counts calendar units; both count from an anchor, so neither drifts.
+
+The k-th time is always computed from the anchor, never from the time before it: January 31 plus one month is
+February 28, plus two months is March 31.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from horae.core.duration import DurationLike, format_duration, whole_seconds
+from horae.core.instant import EPOCH, FIRST, LAST, aware, floored, rfc3339, seconds_of
+from horae.core.schedule import (
+    Schedule,
+    bound_text,
+    bounds,
+    last_before,
+    last_second,
+    moment,
+    read_keys,
+    read_times,
+)
+from horae.core.zone import UTC_ZONE, Zone, zone
+from horae.errors import InvalidIso8601, InvalidSchedule, shown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Every(Schedule):
+    """A fixed interval. `start` is itself a time and the anchor; without one a bare value counts from its argument.
+
+    `anchor` is what a job's first definition adds: it is counted from, but is no time itself. `end` is inclusive.
+    """
+
+    kind: ClassVar[str] = "every"
+    interval: DurationLike
+    start: datetime | None = None
+    end: datetime | None = None
+    anchor: datetime | None = None
+    seconds: int = field(init=False, repr=False)
+    _base: int | None = field(init=False, repr=False)
+    _last: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        start, end = bounds(self.start, self.end)
+        start = floored(start, "start") if start is not None else None
+        anchor = floored(self.anchor, "anchor") if self.anchor is not None and start is None else None
+        put(self, "seconds", whole_seconds(self.interval, name="interval"))
+        put(self, "interval", timedelta(0, self.seconds))
+        put(self, "start", start)
+        put(self, "end", end)
+        put(self, "anchor", anchor)
+        base = start if start is not None else anchor
+        put(self, "_base", None if base is None else seconds_of(base))
+        put(self, "_last", last_second(end))
+
+    def next(self, after: datetime) -> datetime | None:
+        second = seconds_of(after, "after")
+        if self._base is None:
+            found = second + self.seconds
+        else:
+            steps = (second - self._base) // self.seconds + 1
+            found = self._base + max(steps, self._lowest) * self.seconds
+        return moment(found) if FIRST <= found <= self._last else None
+
+    def previous(self, before: datetime) -> datetime | None:
+        second = min(last_before(before), self._last)
+        if self._base is None:
+            found = second + 1 - self.seconds
+        else:
+            steps = (second - self._base) // self.seconds
+            if steps < self._lowest:
+                return None
+            found = self._base + steps * self.seconds
+        return moment(found) if FIRST <= found <= LAST else None
+
+    @property
+    def _lowest(self) -> int:
+        return 0 if self.start is not None else 1
+
+    def matches(self, at: datetime) -> bool:
+        return self._base is not None and Schedule.matches(self, at)
+
+    def anchored(self, at: datetime) -> Schedule:
+        if self._base is not None:
+            return self
+        return Every(self.interval, end=self.end, anchor=at)
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"kind": self.kind, "interval": format_duration(timedelta(0, self.seconds))}
+        for name, at in (("start", self.start), ("end", self.end), ("anchor", self.anchor)):
+            if at is not None:
+                data[name] = bound_text(at)
+        return data
+
+    @classmethod
+    def _decode(cls, data: Mapping[str, Any]) -> Every:
+        arguments = read_times(read_keys(data, "interval", "start", "end", "anchor"), "start", "end", "anchor")
+        if "interval" not in arguments:
+            raise InvalidSchedule("Invalid every schedule: no interval")
+        return cls(**arguments)
+
+    def _meaning(self) -> tuple[object, ...]:
+        return (self.seconds, self.start, self.end, self.anchor)
+
+    def __str__(self) -> str:
+        text = f"every {format_duration(timedelta(0, self.seconds))}"
+        return text if self.start is None else f"{text} from {rfc3339(self.start)}"
+
+
+_NUMBER = r"([0-9]{1,9})"
+_SPAN = re.compile(
+    rf"P(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
+    rf"(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
+)
+_REPEAT = re.compile(r"R(-1|[0-9]{0,9})")
+_LONGEST_TEXT = 200
+_LONGEST_SECONDS = 366 * 86_400 * 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iso8601(Schedule):
+    """An ISO 8601 repeating interval: `R5/2026-01-01T00:00:00Z/P1M`, `P3W`, `R/P1Y2M10D`, `R3/P1D/2026-02-01T00:00Z`.
+
+    Years, months, weeks and days move on the wall clock of `tz`, hours and less are exact; month ends clamp. A slot
+    that falls into a skipped hour does not fire; in a repeated hour the first occurrence does. A start written without
+    an offset is read in `tz`. `Rn` counts the start, or the end where the text gives an end; `R`, `R-1` or nothing
+    repeats for ever. `anchor` is as for Every.
+    """
+
+    kind: ClassVar[str] = "iso8601"
+    text: str
+    tz: str = "UTC"
+    anchor: datetime | None = None
+    zone: Zone = field(init=False, repr=False)
+    months: int = field(init=False, repr=False)
+    days: int = field(init=False, repr=False)
+    seconds: int = field(init=False, repr=False)
+    start: datetime | None = field(init=False, repr=False)
+    """The instant counted from, where the text gives one."""
+    _base: int | None = field(init=False, repr=False)
+    _lowest: int | None = field(init=False, repr=False)
+    _highest: int | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "zone", zone(self.tz))
+        count, parts = self._split()
+        spans = [_SPAN.fullmatch(part) for part in parts]
+        ends_there = len(parts) == 2 and spans[0] is not None
+        if len(parts) == 2 and spans[0] is None and spans[1] is None:
+            first, last = self._moment(parts[0]), self._moment(parts[1])
+            months, days, seconds = 0, 0, last - first
+            fixed: int | None = first
+        else:
+            span = spans[0] or spans[-1]
+            if span is None or (len(parts) == 2 and spans[0] and spans[1]):
+                raise self._invalid("has no duration such as P1M or PT15M")
+            months, days, seconds = _units(span)
+            fixed = self._moment(parts[1 if ends_there else 0]) if len(parts) == 2 else None
+        if months * 2_629_746 + days * 86_400 + seconds > _LONGEST_SECONDS:
+            raise self._invalid("repeats less than once in ten thousand years")
+        if months <= 0 and days <= 0 and seconds <= 0:
+            raise self._invalid("has a duration of nothing")
+        anchor = floored(self.anchor, "anchor") if self.anchor is not None and fixed is None else None
+        lowest: int | None = 0 if fixed is not None else 1
+        highest = None if count is None else (0 if fixed is not None else 1) + count - 1
+        if ends_there:
+            lowest, highest = (None if count is None else 1 - count), 0
+        put(self, "months", months)
+        put(self, "days", days)
+        put(self, "seconds", seconds)
+        put(self, "start", moment(fixed))
+        put(self, "anchor", anchor)
+        put(self, "_base", fixed if fixed is not None else None if anchor is None else seconds_of(anchor))
+        put(self, "_lowest", lowest)
+        put(self, "_highest", highest)
+
+    def _split(self) -> tuple[int | None, list[str]]:
+        if not isinstance(self.text, str) or not self.text or len(self.text) > _LONGEST_TEXT:
+            raise self._invalid(f"is not text of 1 to {_LONGEST_TEXT} characters")
+        parts = self.text.split("/")
+        repeat = _REPEAT.fullmatch(parts[0])
+        count = int(repeat[1]) if repeat and repeat[1] not in ("", "-1") else None
+        parts = parts[1:] if repeat else parts
+        if count == 0:
+            raise self._invalid("repeats 0 times, so it never fires")
+        if not 1 <= len(parts) <= 2:
+            raise self._invalid("must be [Rn/][start/]duration, [Rn/]duration/end or [Rn/]start/end")
+        return count, parts
+
+    def _moment(self, text: str) -> int:
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise self._invalid(f"has {shown(text)}, which is neither a duration nor a date and time") from None
+        if at.tzinfo is not None:
+            return seconds_of(aware(at))
+        wall = seconds_of(at.replace(tzinfo=EPOCH.tzinfo))
+        found = self.zone.instants(wall)
+        if not found:
+            raise self._invalid(f"starts at {text}, which {self.tz} skips that day")
+        return found[0]
+
+    def _invalid(self, reason: str) -> InvalidIso8601:
+        hint = "Examples: R5/2026-01-01T00:00:00Z/P1M, P3W, PT90M, R/P1Y2M10D."
+        return InvalidIso8601(f"Invalid ISO 8601 schedule {shown(self.text)}: {reason}", hint=hint)
+
+    def _slot(self, base: int, count: int) -> int | None:
+        """The UTC second of the `count`-th slot after `base`; None where it does not exist. Raises OverflowError."""
+        if not self.months and not self.days:
+            return base + count * self.seconds
+        wall = base + self.zone.offset_at(base)
+        day, clock = divmod(wall, 86_400)
+        date = (EPOCH + timedelta(day)).date()
+        if self.months:
+            year, month = divmod(date.year * 12 + date.month - 1 + count * self.months, 12)
+            if not 1 <= year <= 9999:
+                raise OverflowError
+            date = date.replace(day=1).replace(year, month + 1, min(date.day, monthrange(year, month + 1)[1]))
+        date += timedelta(count * self.days)
+        shifted = (date.toordinal() - EPOCH.toordinal()) * 86_400 + clock
+        found = self.zone.instants(shifted)
+        return found[0] + count * self.seconds if found else None
+
+    def _guess(self, base: int, second: int) -> int:
+        """A count within three of the one whose slot lies next to `second`."""
+        return (second - base) * 100 // (self.months * 262_974_600 + (self.days * 86_400 + self.seconds) * 100)
+
+    def _base_for(self, second: int) -> tuple[int, int | None, int | None]:
+        if self._base is None:
+            return second, None, None
+        return self._base, self._lowest, self._highest
+
+    def next(self, after: datetime) -> datetime | None:
+        second = seconds_of(after, "after")
+        base, lowest, highest = self._base_for(second)
+        count = self._guess(base, second) - 3
+        if lowest is not None:
+            count = max(count, lowest)
+        while highest is None or count <= highest:
+            try:
+                found = self._slot(base, count)
+            except OverflowError:
+                if count > 0:
+                    return None
+                found = None
+            if found is not None and found > second and (self._base is not None or count > 0):
+                return moment(found) if FIRST <= found <= LAST else None
+            count += 1
+        return None
+
+    def previous(self, before: datetime) -> datetime | None:
+        second = last_before(before)
+        base, lowest, highest = self._base_for(second + 1)
+        count = self._guess(base, second) + 3
+        if highest is not None:
+            count = min(count, highest)
+        while lowest is None or count >= lowest:
+            try:
+                found = self._slot(base, count)
+            except OverflowError:
+                if count < 0:
+                    return None
+                found = None
+            if found is not None and found <= second and (self._base is not None or count < 0):
+                return moment(found) if FIRST <= found <= LAST else None
+            count -= 1
+        return None
+
+    def matches(self, at: datetime) -> bool:
+        return self._base is not None and Schedule.matches(self, at)
+
+    def anchored(self, at: datetime) -> Schedule:
+        return self if self._base is not None else Iso8601(self.text, self.tz, anchor=at)
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"kind": self.kind, "text": self.text, "tz": self.tz}
+        return data if self.anchor is None else data | {"anchor": bound_text(self.anchor)}
+
+    @classmethod
+    def _decode(cls, data: Mapping[str, Any]) -> Iso8601:
+        arguments = read_times(read_keys(data, "text", "tz", "anchor"), "anchor")
+        if "text" not in arguments:
+            raise InvalidSchedule("Invalid iso8601 schedule: no text")
+        return cls(**arguments)
+
+    def _meaning(self) -> tuple[object, ...]:
+        calendar = (self.months, self.days, self.seconds)
+        if self.zone is UTC_ZONE:
+            calendar = (self.months, 0, self.days * 86_400 + self.seconds)
+        key = self.zone.key if self.months or self.days else None
+        return (calendar, key, self._base, self._lowest, self._highest)
+
+    def __str__(self) -> str:
+        return f"iso8601 {self.text}" if self.zone is UTC_ZONE else f"iso8601 {self.text} {self.tz}"
+
+
+def _units(span: re.Match[str]) -> tuple[int, int, int]:
+    years, months, weeks, days, hours, minutes, seconds = (int(span[group] or 0) for group in range(1, 8))
+    return years * 12 + months, weeks * 7 + days, hours * 3600 + minutes * 60 + seconds

@@ -1,0 +1,395 @@
+"""Schedules: pure functions from time to times. Cron and Once live here, Every and Iso8601 in `interval`.
+
+Every schedule is a value: equal when it means the same, hashable, written by `to_dict` and read by
+`schedule_from_dict`. Times go in and come out as aware datetimes; what comes out is UTC, in whole seconds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from heapq import merge
+from typing import Any, ClassVar, Literal, Self
+
+from horae.core.cron import DIALECTS, CronTable, compile_cron
+from horae.core.english import describe_cron
+from horae.core.instant import EPOCH, FIRST, LAST, aware, floored, instant, parse_instant, rfc3339, seconds_of
+from horae.core.zone import REACH, UTC_ZONE, Zone, zone
+from horae.core.zoned import next_second, previous_second
+from horae.errors import InvalidSchedule, shown
+
+_MICROSECOND = timedelta(microseconds=1)
+_decoders: dict[str, Callable[[Mapping[str, Any]], Schedule]] = {}
+
+
+class Schedule(ABC):
+    """What every schedule can do. A class of your own with `next`, `previous` and `between` serves as well."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            _decoders[cls.kind] = cls._decode
+
+    @abstractmethod
+    def next(self, after: datetime) -> datetime | None:
+        """The first time strictly after `after`, or None when there is none."""
+
+    @abstractmethod
+    def previous(self, before: datetime) -> datetime | None:
+        """The last time strictly before `before`, or None when there is none."""
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """The times with `start < t <= end`, in order, computed as they are asked for."""
+        limit = aware(end, "end")
+        found = self.next(start)
+        while found is not None and found <= limit:
+            yield found
+            found = self.next(found)
+
+    def matches(self, at: datetime) -> bool:
+        """Whether `at` is exactly one of the schedule's times."""
+        wanted = aware(at)
+        return not wanted.microsecond and self.previous(wanted + _MICROSECOND) == wanted
+
+    def anchored(self, at: datetime) -> Schedule:
+        """The schedule as a job defined at `at` keeps it: intervals without a start count from there."""
+        floored(at, "anchor")
+        return self
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `schedule_from_dict` reads back to an equal schedule."""
+
+    @classmethod
+    @abstractmethod
+    def _decode(cls, data: Mapping[str, Any]) -> Schedule: ...
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The schedule `data` describes; called on a subclass, it must be of that kind."""
+        found = schedule_from_dict(data)
+        if not isinstance(found, cls):
+            raise InvalidSchedule(f"Invalid schedule: kind {shown(data.get('kind'))} is not {cls.__name__}")
+        return found
+
+    @abstractmethod
+    def _meaning(self) -> tuple[object, ...]:
+        """Equal for two schedules of one class exactly when they mean the same."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return self is other or self._meaning() == other._meaning()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._meaning()))
+
+    def __or__(self, other: Schedule) -> Schedule:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return Union((self, other))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (schedule_from_dict, (self.to_dict(),))
+
+
+def schedule_from_dict(data: Mapping[str, Any]) -> Schedule:
+    """Reads what `to_dict` wrote. Unknown kinds and keys are refused, so a typing error is never a silent default."""
+    kind = data.get("kind") if isinstance(data, Mapping) else None
+    decode = _decoders.get(kind) if isinstance(kind, str) else None
+    if decode is None:
+        known = ", ".join(sorted(_decoders))
+        raise InvalidSchedule(f"Invalid schedule: unknown kind {shown(kind)}", hint=f"Known kinds: {known}.")
+    return decode(data)
+
+
+def read_keys(data: Mapping[str, Any], *known: str) -> dict[str, Any]:
+    """The arguments in `data` without its kind; a key outside `known` is refused by name."""
+    for key in data:
+        if key != "kind" and key not in known:
+            raise InvalidSchedule(
+                f"Invalid {data['kind']} schedule: unknown key {shown(key)}", hint=f"Known keys: {', '.join(known)}."
+            )
+    return {key: data[key] for key in known if data.get(key) is not None}
+
+
+def read_times(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
+    """`arguments` with the texts under `names` read as instants."""
+    for name in names:
+        if isinstance(arguments.get(name), str):
+            arguments[name] = parse_instant(arguments[name], name)
+    return arguments
+
+
+def bound_text(value: datetime) -> str:
+    """An instant as `to_dict` writes it, with its fraction if it has one."""
+    return rfc3339(value) if not value.microsecond else value.isoformat()
+
+
+def bounds(start: datetime | None, end: datetime | None) -> tuple[datetime | None, datetime | None]:
+    """Both bounds in UTC; refused when the end comes before the start."""
+    first = aware(start, "start") if start is not None else None
+    last = aware(end, "end") if end is not None else None
+    if first is not None and last is not None and last < first:
+        raise InvalidSchedule(f"Invalid schedule: end {bound_text(last)} comes before start {bound_text(first)}")
+    return first, last
+
+
+def first_second(start: datetime | None) -> int:
+    """The last whole second that lies before `start`: searches begin strictly after it."""
+    return FIRST - 1 if start is None else seconds_of(start) - (0 if start.microsecond else 1)
+
+
+def last_second(end: datetime | None) -> int:
+    return LAST if end is None else seconds_of(end)
+
+
+def last_before(before: datetime) -> int:
+    """The last whole second strictly before `before`."""
+    return seconds_of(before, "before") - (0 if before.microsecond else 1)
+
+
+def moment(second: int | None) -> datetime | None:
+    return None if second is None else EPOCH + timedelta(0, second)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cron(Schedule):
+    """A cron expression on the clocks of one zone.
+
+    `gap`: what becomes of a wall minute the clocks skip ("skip" it, or "shift" to the first instant after).
+    `fold`: what becomes of one they show twice ("both", "once", or "auto": both when the hour field is `*` or `*/n`).
+    `start` and `end` bound the times, both inclusive.
+    """
+
+    kind: ClassVar[str] = "cron"
+    expr: str
+    tz: str = "UTC"
+    dialect: Literal["extended", "posix", "vixie"] = "extended"
+    gap: Literal["skip", "shift"] = "skip"
+    fold: Literal["auto", "both", "once"] = "auto"
+    start: datetime | None = None
+    end: datetime | None = None
+    table: CronTable = field(init=False, repr=False)
+    zone: Zone = field(init=False, repr=False)
+    _first: int = field(init=False, repr=False)
+    _last: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("dialect", self.dialect, DIALECTS),
+            ("gap", self.gap, ("skip", "shift")),
+            ("fold", self.fold, ("auto", "both", "once")),
+        ):
+            if value not in known:
+                raise InvalidSchedule(
+                    f"Invalid {name} {shown(value)} for a cron schedule", hint=f"Choose one of: {', '.join(known)}."
+                )
+        start, end = bounds(self.start, self.end)
+        put = object.__setattr__
+        put(self, "start", start)
+        put(self, "end", end)
+        put(self, "table", compile_cron(self.expr, self.dialect))
+        put(self, "zone", zone(self.tz))
+        put(self, "_first", first_second(start))
+        put(self, "_last", last_second(end))
+
+    @property
+    def fires_once(self) -> bool:
+        """Whether a wall minute that occurs twice fires at its first occurrence only."""
+        return self.fold == "once" or (self.fold == "auto" and not self.table.hourly)
+
+    def next(self, after: datetime) -> datetime | None:
+        # The hot path of everything: `seconds_of` and `_search` are written out here.
+        try:
+            elapsed = after - EPOCH
+        except TypeError:
+            seconds_of(after, "after")
+            raise
+        second = elapsed.days * 86_400 + elapsed.seconds
+        if second < self._first:
+            second = self._first
+        if self.zone is UTC_ZONE:
+            minute = self.table.next_minute(second // 60)
+            found = None if minute is None else minute * 60
+        else:
+            found = self._search(second)
+        if found is None or found > self._last:
+            return None
+        return EPOCH + timedelta(0, found)
+
+    def _search(self, second: int) -> int | None:
+        return next_second(self.table, self.zone, second, once=self.fires_once, shift=self.gap == "shift")
+
+    def previous(self, before: datetime) -> datetime | None:
+        second = min(last_before(before), self._last)
+        if second <= self._first:
+            return None
+        found = previous_second(self.table, self.zone, second, once=self.fires_once, shift=self.gap == "shift")
+        return moment(found) if found is not None and found > self._first else None
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        return self._between(max(seconds_of(start, "start"), self._first), min(seconds_of(end, "end"), self._last))
+
+    def _between(self, second: int, last: int) -> Iterator[datetime]:
+        minutes = _minutes_of_day(self.table.minute_mask)
+        offset, starts = 0, self.zone.starts
+        while True:
+            found = self._search(second)
+            if found is None or found > last:
+                return
+            offset = self.zone.offset_at(found)
+            starts = self.zone.starts
+            day = (found + offset) // 86_400
+            midnight = day * 86_400 - offset
+            index = bisect_left(starts, midnight - REACH)
+            if midnight + 86_399 <= last and (index == len(starts) or starts[index] > midnight + 86_400):
+                # No clock change anywhere near this day: the rest of it is one row of ready-made steps.
+                base = instant(midnight)
+                wanted = timedelta(0, found - midnight)
+                for step in minutes[bisect_left(minutes, wanted) :]:
+                    yield base + step
+                second = midnight + 86_399
+            else:
+                yield instant(found)
+                second = found
+
+    def describe(self) -> str:
+        """The schedule in English: "At 09:00 on Monday through Friday, Europe/Berlin time"."""
+        text = describe_cron(self.table)
+        if self.zone is not UTC_ZONE:
+            text += f", {self.tz} time"
+        if self.start is not None:
+            text += f", from {rfc3339(self.start)}"
+        if self.end is not None:
+            text += f", until {rfc3339(self.end)}"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"kind": self.kind, "expr": self.expr, "tz": self.tz}
+        for name, usual in (("dialect", "extended"), ("gap", "skip"), ("fold", "auto")):
+            if getattr(self, name) != usual:
+                data[name] = getattr(self, name)
+        data |= {name: bound_text(at) for name, at in (("start", self.start), ("end", self.end)) if at is not None}
+        return data
+
+    @classmethod
+    def _decode(cls, data: Mapping[str, Any]) -> Cron:
+        arguments = read_keys(data, "expr", "tz", "dialect", "gap", "fold", "start", "end")
+        if "expr" not in arguments:
+            raise InvalidSchedule("Invalid cron schedule: no expr")
+        return cls(**read_times(arguments, "start", "end"))
+
+    def _meaning(self) -> tuple[object, ...]:
+        changes = None if self.zone is UTC_ZONE else (self.gap, self.fires_once)
+        return (self.table.meaning, self.zone.key, changes, self.start, self.end)
+
+    def __str__(self) -> str:
+        text = f"cron {self.expr}"
+        if self.zone is not UTC_ZONE:
+            text += f" {self.tz}"
+        return text
+
+
+@lru_cache(maxsize=128)
+def _minutes_of_day(mask: int) -> tuple[timedelta, ...]:
+    return tuple(timedelta(0, minute * 60) for minute in range(1440) if mask >> minute & 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Once(Schedule):
+    """One time, floored to the second. `drop` removes the job's definition once it ran."""
+
+    kind: ClassVar[str] = "once"
+    at: datetime
+    drop: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", floored(self.at, "at"))
+
+    def next(self, after: datetime) -> datetime | None:
+        return self.at if self.at > aware(after, "after") else None
+
+    def previous(self, before: datetime) -> datetime | None:
+        return self.at if self.at < aware(before, "before") else None
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"kind": self.kind, "at": rfc3339(self.at)}
+        return data | {"drop": True} if self.drop else data
+
+    @classmethod
+    def _decode(cls, data: Mapping[str, Any]) -> Once:
+        arguments = read_times(read_keys(data, "at", "drop"), "at")
+        if "at" not in arguments:
+            raise InvalidSchedule("Invalid once schedule: no at")
+        return cls(**arguments)
+
+    def _meaning(self) -> tuple[object, ...]:
+        return (self.at, self.drop)
+
+    def __str__(self) -> str:
+        return f"once at {rfc3339(self.at)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Union(Schedule):
+    """Several schedules as one: fires whenever any of them does, once where they coincide. Written `a | b`."""
+
+    kind: ClassVar[str] = "union"
+    parts: tuple[Schedule, ...]
+
+    def __post_init__(self) -> None:
+        flat: list[Schedule] = []
+        for part in self.parts:
+            if not isinstance(part, Schedule):
+                raise InvalidSchedule(f"Invalid union: {shown(part)} is not a schedule")
+            flat += part.parts if isinstance(part, Union) else (part,)
+        if not flat:
+            raise InvalidSchedule("Invalid union: it has no schedules")
+        object.__setattr__(self, "parts", tuple(dict.fromkeys(flat)))
+
+    def next(self, after: datetime) -> datetime | None:
+        return min((at for part in self.parts if (at := part.next(after)) is not None), default=None)
+
+    def previous(self, before: datetime) -> datetime | None:
+        return max((at for part in self.parts if (at := part.previous(before)) is not None), default=None)
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        return _distinct(merge(*(part.between(start, end) for part in self.parts)))
+
+    def matches(self, at: datetime) -> bool:
+        return any(part.matches(at) for part in self.parts)
+
+    def anchored(self, at: datetime) -> Schedule:
+        return Union(tuple(part.anchored(at) for part in self.parts))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
+
+    @classmethod
+    def _decode(cls, data: Mapping[str, Any]) -> Union:
+        parts = read_keys(data, "parts").get("parts")
+        if not isinstance(parts, list | tuple):
+            raise InvalidSchedule("Invalid union schedule: parts must be a list")
+        return cls(tuple(schedule_from_dict(part) for part in parts))
+
+    def _meaning(self) -> tuple[object, ...]:
+        return (frozenset(self.parts),)
+
+    def __str__(self) -> str:
+        return " | ".join(str(part) for part in self.parts)
+
+
+def _distinct(times: Iterator[datetime]) -> Iterator[datetime]:
+    last = None
+    for at in times:
+        if at != last:
+            yield at
+            last = at

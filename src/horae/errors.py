@@ -1,0 +1,245 @@
+"""One tree of errors; every leaf has a stable code and a stable number.
+
+    HoraeError                    1000
+    ├── InvalidInput              1100   what was given cannot be understood
+    │   ├── InvalidDuration       1101
+    │   ├── InvalidTime           1102   naive, or outside the calendar
+    │   ├── UnknownZone           1103
+    │   ├── InvalidName           1104
+    │   ├── InvalidIdentifier     1105   malformed, or one kind of id in the place of another
+    │   ├── InvalidSchedule       1110
+    │   │   ├── InvalidCron       1111   names the expression, the field and the reason
+    │   │   ├── CronNeverFires    1112
+    │   │   └── InvalidIso8601    1113
+    │   ├── InvalidDecision       1120
+    │   │   ├── InvalidWindow     1121
+    │   │   ├── InvalidDistribution 1122
+    │   │   ├── InvalidSeed       1123
+    │   │   └── InvalidConstraint 1124
+    │   ├── InvalidPolicy         1130
+    │   ├── InvalidDefinition     1131
+    │   ├── DependencyCycle       1132   names the cycle
+    │   ├── InvalidKrontab        1140   names file, line and column
+    │   └── InvalidFile           1141
+    ├── NotFound                  1200
+    │   └── JobNotFound           1201
+    └── IllegalTransition         1300   the state did not change
+
+Codes and numbers are a contract: they are stored in catalogs and matched by programs. Add, never reuse.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "CronNeverFires",
+    "DependencyCycle",
+    "HoraeError",
+    "IllegalTransition",
+    "InvalidConstraint",
+    "InvalidCron",
+    "InvalidDecision",
+    "InvalidDefinition",
+    "InvalidDistribution",
+    "InvalidDuration",
+    "InvalidFile",
+    "InvalidIdentifier",
+    "InvalidInput",
+    "InvalidIso8601",
+    "InvalidKrontab",
+    "InvalidName",
+    "InvalidPolicy",
+    "InvalidSchedule",
+    "InvalidSeed",
+    "InvalidTime",
+    "InvalidWindow",
+    "JobNotFound",
+    "NotFound",
+    "UnknownZone",
+    "shown",
+]
+
+_LONGEST_QUOTE = 120
+
+
+def shown(value: object) -> str:
+    """A value as an error message may show it: quoted, printable, and never longer than a line or two."""
+    text = value if isinstance(value, str) else repr(value)
+    cut = text[:_LONGEST_QUOTE]
+    visible = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
+    return f'"{visible}"' if len(text) <= _LONGEST_QUOTE else f'"{visible}…" ({len(text)} characters)'
+
+
+class HoraeError(Exception):
+    """Something Horae refused or could not do.
+
+    `hint` is the next step for a person; it is kept out of `str()` and added as a note, so tracebacks show it.
+    `details` repeats the message's parts for programs.
+    """
+
+    code: ClassVar[str] = "horae_error"
+    number: ClassVar[int] = 1000
+
+    def __init__(self, message: str, *, hint: str | None = None, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details: dict[str, Any] = details or {}
+        if hint:
+            self.add_note(hint)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form every `--json` surface prints: plain values only, absent parts left out."""
+        plain = {
+            key: value if isinstance(value, str | int | float | bool | None) else str(value)
+            for key, value in self.details.items()
+        }
+        shape = {"code": self.code, "number": self.number, "message": self.message, "hint": self.hint, "details": plain}
+        return {key: value for key, value in shape.items() if value}
+
+
+class InvalidInput(HoraeError):
+    code = "invalid_input"
+    number = 1100
+
+
+class InvalidDuration(InvalidInput):
+    code = "invalid_duration"
+    number = 1101
+
+
+class InvalidTime(InvalidInput):
+    code = "invalid_time"
+    number = 1102
+
+
+class UnknownZone(InvalidInput):
+    code = "unknown_zone"
+    number = 1103
+
+
+class InvalidName(InvalidInput):
+    code = "invalid_name"
+    number = 1104
+
+
+class InvalidIdentifier(InvalidInput):
+    code = "invalid_identifier"
+    number = 1105
+
+
+class InvalidSchedule(InvalidInput):
+    code = "invalid_schedule"
+    number = 1110
+
+
+class InvalidCron(InvalidSchedule):
+    """Carries `expression`, `field` and `reason`, also in `details`; the text is the declarative contract's."""
+
+    code = "invalid_cron"
+    number = 1111
+
+    def __init__(self, expression: str, field: str, reason: str, *, hint: str | None = None) -> None:
+        details = {"expression": expression, "field": field, "reason": reason}
+        message = f"Invalid cron expression {shown(expression)}: {field} field {reason}"
+        super().__init__(message, hint=hint, details=details)
+        self.expression = expression
+        self.field = field
+        self.reason = reason
+
+
+class CronNeverFires(InvalidCron):
+    code = "cron_never_fires"
+    number = 1112
+
+
+class InvalidIso8601(InvalidSchedule):
+    code = "invalid_iso8601"
+    number = 1113
+
+
+class InvalidDecision(InvalidInput):
+    code = "invalid_decision"
+    number = 1120
+
+
+class InvalidWindow(InvalidDecision):
+    code = "invalid_window"
+    number = 1121
+
+
+class InvalidDistribution(InvalidDecision):
+    code = "invalid_distribution"
+    number = 1122
+
+
+class InvalidSeed(InvalidDecision):
+    code = "invalid_seed"
+    number = 1123
+
+
+class InvalidConstraint(InvalidDecision):
+    code = "invalid_constraint"
+    number = 1124
+
+
+class InvalidPolicy(InvalidInput):
+    code = "invalid_policy"
+    number = 1130
+
+
+class InvalidDefinition(InvalidInput):
+    code = "invalid_definition"
+    number = 1131
+
+
+class DependencyCycle(InvalidInput):
+    """`cycle` lists the jobs in order, the first repeated at the end."""
+
+    code = "dependency_cycle"
+    number = 1132
+
+    def __init__(self, cycle: tuple[str, ...]) -> None:
+        path = " -> ".join(cycle)
+        super().__init__(
+            f"Dependencies form a cycle: {path}",
+            hint="Remove one of these dependencies.",
+            details={"cycle": path},
+        )
+        self.cycle = cycle
+
+
+class InvalidKrontab(InvalidInput):
+    """A fault in krontab text, with where it stands: `file`, `line` and `column` count from 1."""
+
+    code = "invalid_krontab"
+    number = 1140
+
+    def __init__(self, reason: str, *, file: str, line: int, column: int, hint: str | None = None) -> None:
+        details = {"file": file, "line": line, "column": column, "reason": reason}
+        super().__init__(f"{file}:{line}:{column}: {reason}", hint=hint, details=details)
+        self.reason = reason
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+class InvalidFile(InvalidInput):
+    code = "invalid_file"
+    number = 1141
+
+
+class NotFound(HoraeError):
+    code = "not_found"
+    number = 1200
+
+
+class JobNotFound(NotFound):
+    code = "job_not_found"
+    number = 1201
+
+
+class IllegalTransition(HoraeError):
+    code = "illegal_transition"
+    number = 1300
