@@ -83,6 +83,9 @@ class Every(Schedule):
     def _lowest(self) -> int:
         return 0 if self.start is not None else 1
 
+    def count(self, start: datetime, end: datetime) -> int:
+        return Schedule.count(self, start, end) if self._base is None else _evenly(self, start, end, self.seconds)
+
     def matches(self, at: datetime) -> bool:
         return self._base is not None and Schedule.matches(self, at)
 
@@ -113,6 +116,7 @@ class Every(Schedule):
         return text if self.start is None else f"{text} from {rfc3339(self.start)}"
 
 
+_MICROSECOND = timedelta(microseconds=1)
 _NUMBER = r"([0-9]{1,9})"
 _SPAN = re.compile(
     rf"P(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
@@ -276,6 +280,11 @@ class Iso8601(Schedule):
     def matches(self, at: datetime) -> bool:
         return self._base is not None and Schedule.matches(self, at)
 
+    def count(self, start: datetime, end: datetime) -> int:
+        if self._base is None or self.months or self.days:
+            return Schedule.count(self, start, end)
+        return _evenly(self, start, end, self.seconds)
+
     def anchored(self, at: datetime) -> Schedule:
         return self if self._base is not None else Iso8601(self.text, self.tz, anchor=at)
 
@@ -299,6 +308,14 @@ class Iso8601(Schedule):
 
     def __str__(self) -> str:
         return f"iso8601 {self.text}" if self.zone is UTC_ZONE else f"iso8601 {self.text} {self.tz}"
+
+
+def _evenly(schedule: Schedule, start: datetime, end: datetime, seconds: int) -> int:
+    """How many times lie in (start, end] when they lie `seconds` apart."""
+    first, last = schedule.next(start), schedule.previous(aware(end, "end").replace(microsecond=0) + _MICROSECOND)
+    if first is None or last is None or last < first:
+        return 0
+    return (last - first) // timedelta(0, seconds) + 1
 
 
 def _units(span: re.Match[str]) -> tuple[int, int, int]:

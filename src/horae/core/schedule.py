@@ -53,6 +53,10 @@ class Schedule(ABC):
             yield found
             found = self.next(found)
 
+    def count(self, start: datetime, end: datetime) -> int:
+        """How many times `between` would give; intervals know without counting."""
+        return sum(1 for _ in self.between(start, end))
+
     def matches(self, at: datetime) -> bool:
         """Whether `at` is exactly one of the schedule's times."""
         wanted = aware(at)

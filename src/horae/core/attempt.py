@@ -1,0 +1,125 @@
+"""What follows an attempt: done, try again at a time, or give up; and what that means for the other tasks of the run.
+
+Retries always come first. Only a task that has used them up has failed, and only then does its failure strategy speak:
+
+    fail_fast         cancel the siblings that run, skip those that have not started
+    continue          the others go on, and the task itself is spared by others' failures: it always gets its turn
+    retry_on_failure  as fail_fast, but no sibling starts while the task is being retried
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from horae.core.instant import aware
+from horae.core.job import Settings
+from horae.core.lifecycle import FAILURES, TASK_RUNS, AttemptState, RunState, TaskState, fold
+from horae.errors import IllegalTransition
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """A task run after one attempt. PENDING means it waits until `retry_at`; every other state is its end."""
+
+    state: TaskState
+    retry_at: datetime | None = None
+    reason: str | None = None
+
+
+def settle(
+    outcome: AttemptState, *, failures: int, lost: int, settings: Settings, attempt_id: str, now: datetime
+) -> TaskOutcome:
+    """What becomes of a task run when one of its attempts ends.
+
+    `failures` and `lost` count its attempts that ended so, this one included; losses have a budget of their own.
+    """
+    moment = aware(now, "now")
+    match outcome:
+        case AttemptState.SUCCESS:
+            return TaskOutcome(TaskState.SUCCESS)
+        case AttemptState.CANCELLED:
+            return TaskOutcome(TaskState.CANCELLED)
+        case AttemptState.FAILED | AttemptState.TIMEOUT:
+            retry = settings.retry
+            if retry.max_retries is None or failures <= retry.max_retries:
+                wait = retry.delay(failures - 1, attempt_id)
+                return TaskOutcome(TaskState.PENDING, moment + wait, f"retry {failures}")
+            ended = TaskState.FAILED if outcome is AttemptState.FAILED else TaskState.TIMEOUT
+            return TaskOutcome(ended, reason=f"gave up after {failures} attempts" if failures > 1 else None)
+        case AttemptState.LOST:
+            if settings.delivery == "at_most_once":
+                return TaskOutcome(TaskState.FAILED, reason="lost, and delivered at most once")
+            if settings.max_lost is not None and lost >= settings.max_lost:
+                return TaskOutcome(TaskState.FAILED, reason=f"lost {lost} times")
+            return TaskOutcome(TaskState.PENDING, moment, "lost")
+        case AttemptState.PENDING | AttemptState.RUNNING:
+            raise IllegalTransition(f"An attempt that is {outcome} has not ended")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task of a run as it stands: its state, its strategy, and when its next retry is due if it waits for one."""
+
+    name: str
+    state: TaskState
+    failure: str = "fail_fast"
+    attempts: int = 0
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next with a run: tasks by name, in order. `outcome` is set when nothing is left to do.
+
+    `park_until` is set when nothing runs and nothing can start before then: the run gives its slot back.
+    """
+
+    start: tuple[str, ...] = ()
+    cancel: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    park_until: datetime | None = None
+    outcome: RunState | None = None
+
+
+def next_step(tasks: Sequence[TaskView], *, mode: str, now: datetime, cancelled: bool = False) -> Step:
+    """The run's next step. `cancelled`: the run was cancelled or ran out of time, which stops every task."""
+    moment = aware(now, "now")
+    if all(task.state in TASK_RUNS.terminal for task in tasks):
+        return Step(outcome=fold(((task.state, task.failure) for task in tasks), cancelled=cancelled))
+    fatal = any(task.state in FAILURES and task.failure != "continue" for task in tasks)
+
+    def stopped(task: TaskView) -> bool:
+        return cancelled or (fatal and task.failure != "continue")
+
+    cancel = tuple(task.name for task in tasks if stopped(task) and _started(task))
+    skip = tuple(task.name for task in tasks if stopped(task) and task.state is TaskState.PENDING and not task.attempts)
+    if cancelled:
+        return Step(cancel=cancel, skip=skip)
+    waiting = _may_start([task for task in tasks if not stopped(task)], mode)
+    start = tuple(task.name for task in waiting if task.retry_at is None or task.retry_at <= moment)
+    running = any(task.state is TaskState.RUNNING for task in tasks)
+    park_until = None
+    if not (start or running or cancel or skip):
+        park_until = min((task.retry_at for task in waiting if task.retry_at is not None), default=None)
+    return Step(start, cancel, skip, park_until)
+
+
+def _started(task: TaskView) -> bool:
+    return task.state is TaskState.RUNNING or (task.state is TaskState.PENDING and task.attempts > 0)
+
+
+def _may_start(tasks: list[TaskView], mode: str) -> list[TaskView]:
+    """The pending tasks whose turn it is, retries that are not yet due included."""
+    if mode == "sequential":
+        first = next((task for task in tasks if task.state not in TASK_RUNS.terminal), None)
+        return [first] if first is not None and first.state is TaskState.PENDING else []
+    retrying = any(task.failure == "retry_on_failure" and _retrying(task) for task in tasks)
+    return [task for task in tasks if task.state is TaskState.PENDING and (task.attempts > 0 or not retrying)]
+
+
+def _retrying(task: TaskView) -> bool:
+    return (task.state is TaskState.PENDING and task.attempts > 0) or (
+        task.state is TaskState.RUNNING and task.attempts > 1
+    )

@@ -1,0 +1,61 @@
+"""The slots of one job that were missed: a span that may hold millions, and the few newest, already decided.
+
+Asked for what it must name only: a span that ends in one record is counted, not walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from horae.core.schedule import Schedule
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The slots with `after < t <= until`, then those in `newest`, all in order."""
+
+    schedule: Schedule
+    after: datetime
+    until: datetime
+    newest: tuple[datetime, ...] = ()
+
+    def __iter__(self) -> Iterator[datetime]:
+        if self.until > self.after:
+            yield from self.schedule.between(self.after, self.until)
+        yield from self.newest
+
+    def __bool__(self) -> bool:
+        return next(iter(self), None) is not None
+
+    def __len__(self) -> int:
+        spanned = self.schedule.count(self.after, self.until) if self.until > self.after else 0
+        return spanned + len(self.newest)
+
+    def since(self, oldest: datetime) -> Backlog:
+        """Without the slots before `oldest`."""
+        after = max(self.after, oldest - _MICROSECOND)
+        return Backlog(self.schedule, after, self.until, tuple(at for at in self.newest if at >= oldest))
+
+    def before(self, oldest: datetime) -> Backlog:
+        """Only the slots before `oldest`."""
+        until = min(self.until, oldest - _MICROSECOND)
+        return Backlog(self.schedule, self.after, until, tuple(at for at in self.newest if at < oldest))
+
+    def first(self, count: int) -> tuple[datetime, ...]:
+        return tuple(islice(iter(self), count))
+
+    def last(self, count: int) -> tuple[datetime, ...]:
+        """The newest `count` slots, in order; fewer where there are fewer."""
+        found = list(self.newest[-count:]) if count else []
+        at: datetime | None = self.until + _MICROSECOND
+        while len(found) < count and at is not None:
+            at = self.schedule.previous(at)
+            if at is None or at <= self.after:
+                break
+            found.insert(0, at)
+        return tuple(found)

@@ -1,0 +1,259 @@
+"""The decision: where inside its window one occurrence starts. Pure, deterministic, explained.
+
+The same request gives the same decision in every process, on every machine and in every version with the same major
+number of CORE_VERSION. What fixes it:
+
+    seed hash   SHA-256 of identity, period key and salt, joined by line feeds, all of it in hex
+    generator   SplitMix64, seeded with the first 8 bytes of that hash, big-endian; one draw per attempt
+    draw        u = (next >> 11) / 2**53
+    offset      floor(x * (W + 1)) seconds, clamped to [0, W]; x by the distribution, W the window in whole seconds
+    attempts    at most 64; a candidate the constraints reject costs one; a window of nothing costs none
+    bounds      both ends at full precision, then floored to whole seconds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Literal
+
+from horae.core.constraint import Constraints, Rules
+from horae.core.distribution import Distribution, sampler
+from horae.core.duration import DurationLike, parse_duration
+from horae.core.instant import EPOCH, FIRST, LAST, aware, instant, rfc3339
+from horae.core.zone import TZDATA_VERSION, UTC_ZONE, Zone, zone
+from horae.errors import InvalidConstraint, InvalidDecision, InvalidDuration, InvalidSeed, InvalidWindow, shown
+
+CORE_VERSION = "1.0.0"
+MAX_ATTEMPTS = 64
+NO_CANDIDATE = "no candidate accepted within MaxAttempts"
+MODES = ("after", "before", "around", "center")
+SEED_STRATEGIES = ("stable", "daily", "weekly")
+_WORD = (1 << 64) - 1
+_UNIFORM = Distribution()
+_FREE = Constraints()
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRequest:
+    """What a decision depends on, all of it. Checked by `decide`; `center` is another word for `around`."""
+
+    identity: str
+    nominal_time: datetime
+    timezone: str = "UTC"
+    window_mode: Literal["after", "before", "around", "center"] = "after"
+    window_duration: DurationLike = timedelta(0)
+    distribution: Distribution = _UNIFORM
+    seed_strategy: Literal["stable", "daily", "weekly"] = "stable"
+    salt: str = ""
+    constraints: Constraints = _FREE
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintMeta:
+    """How much the constraints had to say: clause sets and clauses given, candidates they rejected."""
+
+    only: int = 0
+    avoid: int = 0
+    rejected: int = 0
+
+
+_NO_META = ConstraintMeta()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome. `chosen_time` is None and `reason` says why when `unschedulable`; all else is always there."""
+
+    period_id: str
+    period_key: str
+    nominal_time: datetime
+    window_start: datetime
+    window_end: datetime
+    chosen_time: datetime | None
+    seed_hash: str
+    distribution: Distribution
+    attempts: int
+    unschedulable: bool = False
+    reason: str | None = None
+    constraint_meta: ConstraintMeta = _NO_META
+    core_version: str = CORE_VERSION
+    tzdata_version: str = TZDATA_VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, times as RFC 3339."""
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ("nominal_time", "window_start", "window_end", "chosen_time"):
+            data[name] = rfc3339(data[name]) if data[name] is not None else None
+        data["distribution"] = self.distribution.to_dict()
+        meta = self.constraint_meta
+        data["constraint_meta"] = {"only": meta.only, "avoid": meta.avoid, "rejected": meta.rejected}
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One attempt: the draw, the time it named, and what spoke against it (None: accepted)."""
+
+    attempt: int
+    draw: float
+    time: datetime
+    objection: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision with everything that led to it."""
+
+    request: DecisionRequest
+    decision: Decision
+    seed_input: str
+    candidates: tuple[Candidate, ...] = field(default=())
+
+
+def decide(request: DecisionRequest) -> Decision:
+    """The decision for one occurrence. Raises InvalidDecision, UnknownZone or InvalidTime for a bad request."""
+    return _decide(request, None)
+
+
+def explain(request: DecisionRequest) -> Explanation:
+    """The same decision, with the seed's text and every candidate tried."""
+    candidates: list[Candidate] = []
+    decision = _decide(request, candidates)
+    seed_input = f"{request.identity}\n{decision.period_key}\n{request.salt}"
+    return Explanation(request, decision, seed_input, tuple(candidates))
+
+
+def draws(seed_hash: bytes) -> Iterator[float]:
+    """The generator's numbers in [0, 1), without end."""
+    state = int.from_bytes(seed_hash[:8], "big")
+    while True:
+        state = (state + 0x9E3779B97F4A7C15) & _WORD
+        mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WORD
+        yield ((mixed ^ (mixed >> 31)) >> 11) / 9007199254740992.0
+
+
+def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Decision:
+    nominal = aware(request.nominal_time, "nominal_time")
+    clocks = zone(request.timezone)
+    first, last = _window(nominal, request.window_mode, request.window_duration)
+    period_id = rfc3339(nominal)
+    period_key = period_id if request.seed_strategy == "stable" else _period_key(request.seed_strategy, nominal, clocks)
+    seed = sha256(_seed_input(request.identity, period_key, request.salt))
+    if not isinstance(request.constraints, Constraints):
+        raise InvalidConstraint(f"Invalid constraints {shown(request.constraints)}: must be Constraints")
+    rules = request.constraints.rules()
+    width = last - first
+    offset_of = sampler(request.distribution, width or 1, _seconds(nominal) - first, request.window_mode)
+    chosen: int | None = None
+    attempts = 0
+    if width == 0:
+        objection = rules.objection(first + clocks.offset_at(first)) if rules else None
+        if objection is None:
+            chosen = first
+        if candidates is not None:
+            candidates.append(Candidate(0, 0.0, instant(first), objection))
+    else:
+        for draw in draws(seed.digest()):
+            attempts += 1
+            second = first + offset_of(draw)
+            objection = rules.objection(second + clocks.offset_at(second)) if rules else None
+            if candidates is not None:
+                candidates.append(Candidate(attempts, draw, instant(second), objection))
+            if objection is None:
+                chosen = second
+                break
+            if attempts == MAX_ATTEMPTS:
+                break
+    return Decision(
+        period_id,
+        period_key,
+        nominal,
+        instant(first),
+        instant(last),
+        None if chosen is None else instant(chosen),
+        seed.hexdigest(),
+        request.distribution,
+        attempts,
+        chosen is None,
+        NO_CANDIDATE if chosen is None else None,
+        _meta(rules, attempts, accepted=chosen is not None, width=width) if rules else _NO_META,
+    )
+
+
+def _meta(rules: Rules, attempts: int, *, accepted: bool, width: int) -> ConstraintMeta:
+    tried = attempts if width else 1
+    return ConstraintMeta(len(rules.only), len(rules.avoid), tried - 1 if accepted else tried)
+
+
+def _seconds(value: datetime) -> int:
+    elapsed = value - EPOCH
+    return elapsed.days * 86_400 + elapsed.seconds
+
+
+def _window(nominal: datetime, mode: str, given: DurationLike) -> tuple[int, int]:
+    """The window's first and last second."""
+    if type(given) is timedelta:
+        duration = given
+    else:
+        try:
+            duration = parse_duration(given, name="window duration")
+        except InvalidDuration as error:
+            raise InvalidWindow(str(error), hint=error.hint) from error
+    if duration.days < 0:
+        raise InvalidWindow(f"Invalid window duration {shown(str(given))}: is negative")
+    if not duration:
+        second = _seconds(nominal)
+        if mode not in MODES:
+            raise _unknown_mode(mode)
+        return second, second
+    # Twice the microseconds, so that half of an odd duration stays exact until both ends are floored.
+    middle = 2 * ((nominal - EPOCH) // _MICROSECOND)
+    length = 2 * (duration // _MICROSECOND)
+    match mode:
+        case "after":
+            first, last = middle, middle + length
+        case "before":
+            first, last = middle - length, middle
+        case "around" | "center":
+            first, last = middle - length // 2, middle + length // 2
+        case _:
+            raise _unknown_mode(mode)
+    first, last = first // 2_000_000, last // 2_000_000
+    if first < FIRST or last > LAST:
+        raise InvalidWindow(f"Invalid window duration {shown(str(given))}: reaches outside the years 1 to 9999")
+    return first, last
+
+
+def _unknown_mode(mode: object) -> InvalidWindow:
+    return InvalidWindow(f"Invalid window mode {shown(mode)}", hint=f"Choose one of: {', '.join(MODES)}.")
+
+
+def _period_key(strategy: str, nominal: datetime, clocks: Zone) -> str:
+    local = nominal if clocks is UTC_ZONE else clocks.wall(nominal)
+    match strategy:
+        case "daily":
+            return local.date().isoformat()
+        case "weekly":
+            year, week, _ = local.isocalendar()
+            return f"{year:04d}-W{week:02d}"
+        case _:
+            raise InvalidSeed(
+                f"Invalid seed strategy {shown(strategy)}", hint=f"Choose one of: {', '.join(SEED_STRATEGIES)}."
+            )
+
+
+def _seed_input(identity: str, period_key: str, salt: str) -> bytes:
+    for name, value in (("identity", identity), ("salt", salt)):
+        if not isinstance(value, str):
+            raise InvalidDecision(f"Invalid {name} {shown(value)}: must be text")
+    if not identity:
+        raise InvalidDecision("Invalid identity: must not be empty", hint="Use the job's name.")
+    try:
+        return f"{identity}\n{period_key}\n{salt}".encode()
+    except UnicodeEncodeError as error:
+        raise InvalidDecision(f"Invalid identity or salt {shown(identity)}: is not valid UTF-8") from error

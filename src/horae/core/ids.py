@@ -1,0 +1,112 @@
+"""Derived identities: the same name, slot and number give the same id on every node, so nothing has to be agreed on.
+
+    job       uuid5(NS_JOB, name)
+    task      uuid5(job, name)
+    run       uuid5(NS_RUN, "{job}:{unix seconds}")            shown occ_<uuid>
+    task run  uuid5(NS_TASK_RUN, "{occ_…}:{task}")             shown run_<uuid>
+    attempt   uuid5(NS_ATTEMPT, "{run_…}:{n}"), n from 1       shown attempt_<uuid>
+
+The prefixed texts are what the next id is derived from, and what keeps one kind from standing in for another.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from horae.core.instant import seconds_of
+from horae.errors import InvalidIdentifier, InvalidName, shown
+
+NS_JOB = uuid5(NAMESPACE_URL, "urn:horae:job")
+NS_RUN = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+NS_TASK_RUN = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
+NS_ATTEMPT = UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
+
+RUN = "occ_"
+TASK_RUN = "run_"
+ATTEMPT = "attempt_"
+_KINDS = {RUN: "run id", TASK_RUN: "task run id", ATTEMPT: "attempt id"}
+_LONGEST_NAME = 255
+
+
+def checked_name(name: str, what: str = "job name") -> str:
+    """`name` if it can name a job or a task: text of 1 to 255 characters, printable, without space at either end."""
+    reason = None
+    if not isinstance(name, str):
+        reason = f"is a {type(name).__name__}, not text"
+    elif not 1 <= len(name) <= _LONGEST_NAME:
+        reason = f"must have 1 to {_LONGEST_NAME} characters, has {len(name)}"
+    elif not name.isprintable() or name != name.strip():
+        reason = "must be printable and must not begin or end with a space"
+    if reason:
+        raise InvalidName(f"Invalid {what} {shown(name)}: {reason}", details={"name": str(name)[:_LONGEST_NAME]})
+    return name
+
+
+def job_uuid(name: str) -> UUID:
+    return uuid5(NS_JOB, checked_name(name))
+
+
+def task_uuid(job: UUID, name: str) -> UUID:
+    return uuid5(job, checked_name(name, "task name"))
+
+
+def run_id(job: UUID, scheduled_time: datetime, shard: UUID | None = None) -> str:
+    """The run of `job` at the nominal time `scheduled_time`, for one shard where runs are bound to shards."""
+    return RUN + str(uuid5(NS_RUN, f"{job}:{_slot(scheduled_time, shard)}"))
+
+
+def keyed_run_id(job: UUID, key: str) -> str:
+    """The run an idempotency key stands for: `trigger:…` and `backfill:…` runs have no slot of their own."""
+    return RUN + str(uuid5(NS_RUN, f"{job}:{key}"))
+
+
+def task_run_id(run: str, task: UUID) -> str:
+    return TASK_RUN + str(uuid5(NS_TASK_RUN, f"{checked_id(run, RUN)}:{task}"))
+
+
+def attempt_id(task_run: str, number: int) -> str:
+    if number < 1:
+        raise InvalidIdentifier(f"Invalid attempt number {number}: attempts count from 1")
+    return ATTEMPT + str(uuid5(NS_ATTEMPT, f"{checked_id(task_run, TASK_RUN)}:{number}"))
+
+
+def schedule_key(scheduled_time: datetime, shard: UUID | None = None) -> str:
+    return f"schedule:{_slot(scheduled_time, shard)}"
+
+
+def trigger_key(request: str) -> str:
+    if not isinstance(request, str) or not 1 <= len(request) <= _LONGEST_NAME:
+        raise InvalidIdentifier(f"Invalid idempotency key {shown(request)}: must have 1 to {_LONGEST_NAME} characters")
+    return f"trigger:{request}"
+
+
+def backfill_key(scheduled_time: datetime) -> str:
+    return f"backfill:{_slot(scheduled_time, None)}"
+
+
+def checked_id(text: str, kind: str) -> str:
+    """`text` if it is an id of `kind` (RUN, TASK_RUN or ATTEMPT); another kind's id is refused by name."""
+    if isinstance(text, str) and text.startswith(kind):
+        try:
+            if str(UUID(text[len(kind) :])) == text[len(kind) :]:
+                return text
+        except ValueError:
+            pass
+    other = next((name for prefix, name in _KINDS.items() if isinstance(text, str) and text.startswith(prefix)), None)
+    given = f"is a {other}" if other and other != _KINDS[kind] else f"does not read {kind}<uuid>"
+    raise InvalidIdentifier(f"Invalid {_KINDS[kind]} {shown(text)}: {given}", hint=f"A {_KINDS[kind]} reads {kind}….")
+
+
+def uuid7(milliseconds: int, entropy: bytes) -> UUID:
+    """The version 7 uuid for a Unix time in milliseconds and 10 bytes of chance, both given by the caller."""
+    if not 0 <= milliseconds < 1 << 48 or len(entropy) != 10:
+        raise InvalidIdentifier("Invalid uuid7: needs milliseconds since 1970 and 10 bytes of entropy")
+    chance = int.from_bytes(entropy, "big")
+    value = milliseconds << 80 | 0x7 << 76 | (chance >> 62 & 0xFFF) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
+    return UUID(int=value)
+
+
+def _slot(scheduled_time: datetime, shard: UUID | None) -> str:
+    second = seconds_of(scheduled_time, "scheduled_time")
+    return str(second) if shard is None else f"{second}:{shard}"

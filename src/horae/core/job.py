@@ -1,0 +1,253 @@
+"""Definitions: a job with its schedule, its tasks and the settings that cascade from scheduler to job to task.
+
+Each level stores only what it sets; `effective` recombines them, the nearest level winning, as CSS does. A run keeps
+the effective settings it was born with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from horae.core import ids
+from horae.core.custom import as_schedule
+from horae.core.duration import format_duration, parse_duration
+from horae.core.lifecycle import JobState
+from horae.core.policy import (
+    COMPLETIONS,
+    DELIVERIES,
+    FAILURE_STRATEGIES,
+    ISOLATIONS,
+    MODES,
+    NO_RETRY,
+    Bounded,
+    Overlap,
+    Queue,
+    Recovery,
+    Retry,
+    chosen,
+    parse_overlap,
+    parse_recovery,
+    parse_retry,
+)
+from horae.core.schedule import Schedule, schedule_from_dict
+from horae.core.window import Window
+from horae.errors import InvalidDefinition, InvalidPolicy, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every policy, with the value it has where nobody says otherwise."""
+
+    mode: str = "sequential"
+    failure: str = "fail_fast"
+    retry: Retry = NO_RETRY
+    overlap: Overlap = "skip"
+    recovery: Recovery = "last"
+    misfire_grace: timedelta = timedelta(seconds=60)
+    deadline: timedelta | None = None
+    window: Window | None = None
+    execution_timeout: timedelta | None = timedelta(hours=1)
+    task_timeout: timedelta | None = None
+    delivery: str = "at_least_once"
+    isolation: str = "auto"
+    max_lost: int | None = 3
+    cancel_grace: timedelta = timedelta(seconds=30)
+    pool: str | None = None
+    max_concurrent: int | None = None
+    on_completion: str = "preserve"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+DEFAULTS = Settings()
+TASK_SETTINGS = frozenset({"failure", "retry", "task_timeout", "isolation"})
+"""What a task may override; everything else belongs to the job as a whole."""
+
+_CHOICES = {
+    "mode": MODES,
+    "failure": FAILURE_STRATEGIES,
+    "delivery": DELIVERIES,
+    "isolation": ISOLATIONS,
+    "on_completion": COMPLETIONS,
+}
+_DURATIONS = {"misfire_grace", "deadline", "execution_timeout", "task_timeout", "cancel_grace"}
+_OPTIONAL = {"deadline", "execution_timeout", "task_timeout", "window", "max_lost", "pool", "max_concurrent"}
+_COUNTS = {"max_lost", "max_concurrent"}
+
+
+def parse_settings(given: Mapping[str, Any], *, of_task: bool = False) -> Mapping[str, Any]:
+    """What one level sets, checked and in its own types. None means "none" where a setting has that, never "unset"."""
+    parsed: dict[str, Any] = {}
+    for name, value in sorted(given.items()):
+        known = TASK_SETTINGS if of_task else DEFAULTS.__dataclass_fields__.keys()
+        if name not in known:
+            what = "task" if of_task else "job"
+            raise InvalidDefinition(
+                f"Unknown {what} setting {shown(name)}", hint=f"Known settings: {', '.join(sorted(known))}."
+            )
+        parsed[name] = _parse_setting(name, value)
+    return parsed
+
+
+def _parse_setting(name: str, value: Any) -> Any:
+    if value is None and name in _OPTIONAL:
+        return None
+    if name in _CHOICES:
+        return chosen(value, _CHOICES[name], name)
+    if name in _DURATIONS:
+        return parse_duration(value, name=name)
+    if name in _COUNTS:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a whole number from 1, or None")
+        return value
+    match name:
+        case "retry":
+            return parse_retry(value)
+        case "overlap":
+            return parse_overlap(value)
+        case "recovery":
+            return parse_recovery(value)
+        case "window":
+            return value if isinstance(value, Window) else Window.from_dict(value)
+        case _:
+            return ids.checked_name(value, f"{name} name")
+
+
+def effective(*levels: Mapping[str, Any]) -> Settings:
+    """The settings that hold when each of `levels` (outermost first) has set what it sets."""
+    merged: dict[str, Any] = {}
+    for level in levels:
+        merged |= level
+    return replace(DEFAULTS, **merged) if merged else DEFAULTS
+
+
+def settings_from_dict(data: Mapping[str, Any]) -> Settings:
+    """Reads what `Settings.to_dict` wrote."""
+    return effective(parse_settings(data))
+
+
+_NONE: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One step of a job: a name, what does the work, and the settings it overrides.
+
+    `kind` says how `handler` is to be read: a registered Python callable, SQL text, a procedure, a command.
+    """
+
+    name: str
+    handler: str = ""
+    kind: str = "PYTHON"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ids.checked_name(self.name, "task name")
+        object.__setattr__(self, "settings", parse_settings(self.settings, of_task=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"name": self.name, "handler": self.handler, "kind": self.kind}
+        return data | ({"settings": _level(self.settings)} if self.settings else {})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TaskSpec:
+        return cls(**_known(data, cls, f"task {shown(data.get('name'))}"))
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A whole definition. Two specs are equal when they define the same job."""
+
+    name: str
+    schedule: Schedule | None
+    tasks: tuple[TaskSpec, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    payload: Any = None
+    tags: tuple[str, ...] = ()
+    description: str = ""
+    state: JobState = JobState.ENABLED
+    depends_on: tuple[str, ...] = ()
+    namespace: str = "default"
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        ids.checked_name(self.name)
+        ids.checked_name(self.namespace, "namespace")
+        if self.schedule is not None:
+            put(self, "schedule", as_schedule(self.schedule))
+        put(self, "settings", parse_settings(self.settings))
+        put(self, "tasks", tuple(self.tasks))
+        put(self, "tags", tuple(dict.fromkeys(ids.checked_name(tag, "tag") for tag in self.tags)))
+        put(self, "depends_on", tuple(dict.fromkeys(ids.checked_name(other) for other in self.depends_on)))
+        if self.state not in tuple(JobState):
+            chosen(self.state, tuple(JobState), "state")
+        put(self, "state", JobState(self.state))
+        names: set[str] = set()
+        for task in self.tasks:
+            if task.name in names:
+                raise InvalidDefinition(f"Job {shown(self.name)} has two tasks called {shown(task.name)}")
+            names.add(task.name)
+
+    @property
+    def uuid(self) -> UUID:
+        return ids.job_uuid(self.name)
+
+    def effective(self, scheduler: Mapping[str, Any] = _NONE, task: str | None = None) -> Settings:
+        """The settings of the job, or of one of its tasks, under the scheduler's defaults."""
+        if task is None:
+            return effective(scheduler, self.settings)
+        found = next((each for each in self.tasks if each.name == task), None)
+        if found is None:
+            raise InvalidDefinition(f"Job {shown(self.name)} has no task {shown(task)}")
+        return effective(scheduler, self.settings, found.settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; whatever is at its default is left out."""
+        data: dict[str, Any] = {"name": self.name}
+        if self.schedule is not None:
+            data["schedule"] = self.schedule.to_dict()
+        if self.tasks:
+            data["tasks"] = [task.to_dict() for task in self.tasks]
+        if self.settings:
+            data["settings"] = _level(self.settings)
+        for name in ("payload", "tags", "description", "state", "depends_on", "namespace"):
+            value = getattr(self, name)
+            if value != self.__dataclass_fields__[name].default:
+                data[name] = list(value) if isinstance(value, tuple) else value
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> JobSpec:
+        values = _known(data, cls, f"job {shown(data.get('name'))}")
+        if values.get("schedule") is not None:
+            values["schedule"] = schedule_from_dict(values["schedule"])
+        values.setdefault("schedule", None)
+        values["tasks"] = tuple(TaskSpec.from_dict(task) for task in values.get("tasks", ()))
+        return cls(**values)
+
+
+def _known(data: Mapping[str, Any], cls: type[TaskSpec | JobSpec], what: str) -> dict[str, Any]:
+    known = [each.name for each in fields(cls)]
+    for key in data:
+        if key not in known:
+            raise InvalidDefinition(f"Unknown key {shown(key)} in {what}", hint=f"Known keys: {', '.join(known)}.")
+    if "name" not in data:
+        raise InvalidDefinition(f"No name in {what}")
+    return dict(data)
+
+
+def _level(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in settings.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, Retry | Queue | Bounded | Window):
+        return value.to_dict()
+    return value

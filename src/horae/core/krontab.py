@@ -1,0 +1,306 @@
+"""krontab: one job a line, a cron expression with modifiers and what to run.
+
+    <cron> [@tz(..)] [@win(mode,dur)] [@dist(name,k=v)] [@seed(strategy,salt=..)] [@policy(k=v)]
+    [@only(..)]… [@avoid(..)]…
+    name=.. command=.. [user= group= cwd= env=K=V shell=true umask= timeout= stdout= stderr= description=]
+
+Modifiers and fields may stand in any order after the cron expression. `#` begins a comment. A value with spaces
+stands in double quotes, where a backslash goes before a quote or a backslash. `env` may be given more than once. Every
+fault is told with file, line and column; printing a parsed line and parsing it again gives the same job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ParamSpec, TypeVar
+
+from horae.core.constraint import Clause, Constraints, parse_clause
+from horae.core.decision import MODES, SEED_STRATEGIES
+from horae.core.distribution import Distribution
+from horae.core.duration import parse_duration
+from horae.core.ids import checked_name
+from horae.core.kronprint import format_line
+from horae.core.krontext import Piece, pieces
+from horae.core.schedule import Cron
+from horae.core.window import Window
+from horae.errors import HoraeError, InvalidCron, InvalidKrontab, JobNotFound, shown
+
+MODIFIERS = ("tz", "win", "dist", "seed", "policy", "only", "avoid")
+TEXT_FIELDS = ("user", "group", "cwd", "stdout", "stderr", "description")
+FIELDS = ("name", "command", "env", "shell", "umask", "timeout", *TEXT_FIELDS)
+CONCURRENCY = {"forbid": "skip", "allow": "allow", "replace": "replace"}
+_ZERO = timedelta(0)
+_Given = ParamSpec("_Given")
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True)
+class KrontabJob:
+    """One line, understood. Equal to another when it defines the same job; where it stood does not count."""
+
+    name: str
+    command: str
+    schedule: Cron
+    window: Window
+    concurrency: str = "forbid"
+    deadline: timedelta = _ZERO
+    suspend: bool = False
+    user: str | None = None
+    group: str | None = None
+    cwd: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    shell: bool = False
+    umask: int | None = None
+    timeout: timedelta | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    description: str | None = None
+
+    def __str__(self) -> str:
+        return format_line(self)
+
+
+@dataclass(frozen=True, slots=True)
+class KrontabLine:
+    """A job and the line it stood on, counted from 1."""
+
+    line: int
+    job: KrontabJob
+
+
+def parse_line(text: str, *, file: str = "<krontab>", line: int = 1) -> KrontabJob | None:
+    """The job on one line, or None for a blank line or a comment. Raises InvalidKrontab."""
+    found = pieces(text, file, line)
+    return _Reader(found, file, line, len(text)).job() if found else None
+
+
+def parse_file(text: str, *, file: str = "<krontab>") -> tuple[tuple[KrontabLine, ...], tuple[InvalidKrontab, ...]]:
+    """Every job and every fault in `text`; a name that stands twice is a fault of its second line."""
+    jobs: list[KrontabLine] = []
+    faults: list[InvalidKrontab] = []
+    lines: dict[str, int] = {}
+    for number, content in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        try:
+            job = parse_line(content, file=file, line=number)
+            if job is None:
+                continue
+            if job.name in lines:
+                reason = f"job {shown(job.name)} is already defined on line {lines[job.name]}"
+                raise InvalidKrontab(reason, file=file, line=number, column=1)
+        except InvalidKrontab as fault:
+            faults.append(fault)
+            continue
+        lines[job.name] = number
+        jobs.append(KrontabLine(number, job))
+    return tuple(jobs), tuple(faults)
+
+
+def find_job(text: str, name: str, *, file: str) -> KrontabJob:
+    """The job called `name`. A fault anywhere in the file is raised first: a broken file previews nothing."""
+    jobs, faults = parse_file(text, file=file)
+    if faults:
+        raise faults[0]
+    for each in jobs:
+        if each.job.name == name:
+            return each.job
+    known = ", ".join(each.job.name for each in jobs) or "none"
+    raise JobNotFound(f"No job {shown(name)} in {file}", hint=f"Jobs there: {known}.", details={"name": name})
+
+
+class _Reader:
+    """Reads one line's pieces; knows where each stood, for errors."""
+
+    def __init__(self, found: list[Piece], file: str, line: int, length: int) -> None:
+        self.pieces = found
+        self.file = file
+        self.line = line
+        self.end = length + 1
+
+    def fault(self, reason: str, column: int, hint: str | None = None) -> InvalidKrontab:
+        return InvalidKrontab(reason, file=self.file, line=self.line, column=column, hint=hint)
+
+    def at(self, column: int, read: Callable[_Given, _Read], *given: _Given.args, **named: _Given.kwargs) -> _Read:
+        """What `read` gives; an error it raises is told with this line and `column`."""
+        try:
+            return read(*given, **named)
+        except InvalidKrontab:
+            raise
+        except HoraeError as error:
+            raise self.fault(error.message, column, error.hint) from error
+
+    def job(self) -> KrontabJob:
+        expression, rest = self._expression()
+        modifiers: dict[str, Piece] = {}
+        only: list[tuple[Clause, ...]] = []
+        avoid: list[Clause] = []
+        fields: dict[str, Piece] = {}
+        env: list[tuple[str, str]] = []
+        for piece in rest:
+            if not piece.text.startswith("@"):
+                self._field(piece, fields, env)
+                continue
+            name = self._modifier(piece, modifiers)
+            if name == "only":
+                only.append(self._clauses(piece, name))
+            elif name == "avoid":
+                avoid += self._clauses(piece, name)
+        for name in ("name", "command"):
+            if name not in fields:
+                raise self.fault(f"{name}= is missing", self.end)
+        (zone,) = self._arguments(modifiers["tz"], 1) if "tz" in modifiers else ("UTC",)
+        column = self.pieces[0].column
+        concurrency, deadline, suspend = self._policy(modifiers.get("policy"))
+        timeout = fields.get("timeout")
+        return KrontabJob(
+            name=self.at(fields["name"].column, checked_name, fields["name"].value),
+            command=self._filled(fields["command"]),
+            schedule=self.at(modifiers["tz"].column if "tz" in modifiers else column, self._cron, expression, zone),
+            window=self._window(modifiers, only, avoid),
+            concurrency=concurrency,
+            deadline=deadline,
+            suspend=suspend,
+            env=tuple(env),
+            shell=self._flag(fields["shell"]) if "shell" in fields else False,
+            umask=self._umask(fields["umask"]) if "umask" in fields else None,
+            timeout=self.at(timeout.column, parse_duration, timeout.value, name="timeout") if timeout else None,
+            **{name: self._filled(fields[name]) if name in fields else None for name in TEXT_FIELDS},
+        )
+
+    def _cron(self, expression: str, zone: str) -> Cron:
+        try:
+            return Cron(expression, tz=zone, fold="both")
+        except InvalidCron as error:
+            raise self.fault(error.message, self.pieces[0].column, error.hint) from error
+
+    def _expression(self) -> tuple[str, list[Piece]]:
+        first = self.pieces[0]
+        count = 1 if first.text.startswith("@") and "(" not in first.text else 5
+        if len(self.pieces) < count:
+            raise self.fault(f"a cron expression has 5 fields, found {len(self.pieces)}", first.column)
+        for piece in self.pieces[1:count]:
+            if piece.text.startswith("@") or "=" in piece.text:
+                reason = f"a cron expression has 5 fields, but {piece.shown} follows early"
+                raise self.fault(reason, piece.column)
+        return " ".join(piece.text for piece in self.pieces[:count]), self.pieces[count:]
+
+    def _modifier(self, piece: Piece, modifiers: dict[str, Piece]) -> str:
+        name, opened, rest = piece.text[1:].partition("(")
+        if name not in MODIFIERS:
+            known = ", ".join(f"@{known}" for known in MODIFIERS)
+            raise self.fault(f"unknown modifier {shown('@' + name)}", piece.column, f"Known modifiers: {known}.")
+        if not opened or not rest.endswith(")"):
+            raise self.fault(f"@{name} needs its arguments in parentheses: @{name}(…)", piece.column)
+        if name in modifiers and name not in ("only", "avoid"):
+            raise self.fault(f"@{name} stands twice", piece.column)
+        modifiers[name] = piece
+        return name
+
+    def _field(self, piece: Piece, fields: dict[str, Piece], env: list[tuple[str, str]]) -> None:
+        name, equals, _ = piece.text.partition("=")
+        if not equals or name not in FIELDS:
+            reason = f"unknown field {shown(name)}" if equals else f"{piece.shown} is neither a modifier nor a field"
+            raise self.fault(reason, piece.column, f"Known fields: {', '.join(FIELDS)}.")
+        if name == "env":
+            key, middle, value = piece.value.partition("=")
+            if not middle or not key.isidentifier() or not key.isascii():
+                raise self.fault(f"env needs NAME=value, found {shown(piece.value)}", piece.column)
+            if key in dict(env):
+                raise self.fault(f"env {key} stands twice", piece.column)
+            env.append((key, value))
+        elif name in fields:
+            raise self.fault(f"{name}= stands twice", piece.column)
+        else:
+            fields[name] = piece
+
+    def _arguments(self, piece: Piece, count: int) -> list[str]:
+        found = [text for text, _ in piece.arguments(",")]
+        if len(found) != count or not all(found):
+            raise self.fault(f"{piece.head} takes {count} argument{'s' if count > 1 else ''}", piece.column)
+        return found
+
+    def _window(self, modifiers: dict[str, Piece], only: list[tuple[Clause, ...]], avoid: list[Clause]) -> Window:
+        mode, length = self._arguments(modifiers["win"], 2) if "win" in modifiers else ("after", "0s")
+        column = modifiers["win"].column if "win" in modifiers else 1
+        if mode not in MODES:
+            raise self.fault(f"unknown window mode {shown(mode)}", column, f"Choose one of: {', '.join(MODES)}.")
+        distribution, seed, salt = Distribution(), "stable", ""
+        if "dist" in modifiers:
+            distribution = Distribution(*self._named(modifiers["dist"]))
+        if "seed" in modifiers:
+            seed, options = self._named(modifiers["seed"])
+            salt = options.pop("salt", "")
+            if options or seed not in SEED_STRATEGIES:
+                wrong = f"seed parameter {shown(next(iter(options)))}" if options else f"seed strategy {shown(seed)}"
+                hint = f"Write @seed(strategy,salt=…), the strategy one of: {', '.join(SEED_STRATEGIES)}."
+                raise self.fault(f"unknown {wrong}", modifiers["seed"].column, hint)
+        constraints = Constraints(
+            [{clause.kind: clause.text for clause in clauses} for clauses in only] or None,
+            [{clause.kind: clause.text} for clause in avoid] or None,
+        )
+        duration = self.at(column, parse_duration, length, name="window")
+        spoken = modifiers["dist"].column if "dist" in modifiers else column
+        return self.at(spoken, Window, mode, duration, distribution, seed, salt, constraints)  # type: ignore[arg-type]  # mode and seed were checked above
+
+    def _named(self, piece: Piece) -> tuple[str, dict[str, str]]:
+        """A name and the `key=value` pairs after it."""
+        (name, column), *rest = piece.arguments(",")
+        if not name or "=" in name:
+            raise self.fault(f"{piece.head} begins with a name", column)
+        return name, self._pairs(piece, rest)
+
+    def _pairs(self, piece: Piece, arguments: list[tuple[str, int]]) -> dict[str, str]:
+        pairs: dict[str, str] = {}
+        for text, column in arguments:
+            key, equals, value = text.partition("=")
+            if not equals or not key:
+                raise self.fault(f"{piece.head} takes key=value, found {shown(text)}", column)
+            if key in pairs:
+                raise self.fault(f"{key} stands twice in {piece.head}", column)
+            pairs[key] = value
+        return pairs
+
+    def _policy(self, piece: Piece | None) -> tuple[str, timedelta, bool]:
+        pairs = self._pairs(piece, piece.arguments(",")) if piece is not None else {}
+        column = piece.column if piece is not None else 1
+        for key in pairs:
+            if key not in ("concurrency", "deadline", "suspend"):
+                hint = "Known keys: concurrency, deadline, suspend."
+                raise self.fault(f"unknown policy {shown(key)}", column, hint)
+        concurrency = pairs.get("concurrency", "forbid")
+        if concurrency not in CONCURRENCY:
+            hint = f"Choose one of: {', '.join(CONCURRENCY)}."
+            raise self.fault(f"unknown concurrency {shown(concurrency)}", column, hint)
+        deadline = self.at(column, parse_duration, pairs.get("deadline", "0s"), name="deadline")
+        suspend = pairs.get("suspend", "false")
+        if suspend not in ("true", "false"):
+            raise self.fault(f"suspend is true or false, found {shown(suspend)}", column)
+        return concurrency, deadline, suspend == "true"
+
+    def _clauses(self, piece: Piece, side: str) -> tuple[Clause, ...]:
+        clauses: dict[str, Clause] = {}
+        for text, column in piece.arguments(";"):
+            kind, equals, value = text.partition("=")
+            if not equals or not value:
+                raise self.fault(f"{piece.head} takes clauses such as hours=8-18, found {shown(text)}", column)
+            clause = self.at(column, parse_clause, kind.strip(), value, side)
+            if clause.kind in clauses:
+                raise self.fault(f"{clause.kind} stands twice in {piece.head}", column)
+            clauses[clause.kind] = clause
+        return tuple(clauses[kind] for kind in sorted(clauses))
+
+    def _filled(self, piece: Piece) -> str:
+        if not piece.value:
+            raise self.fault(f"{piece.text.partition('=')[0]}= is empty", piece.column)
+        return piece.value
+
+    def _flag(self, piece: Piece) -> bool:
+        if piece.value not in ("true", "false"):
+            raise self.fault(f"shell is true or false, found {shown(piece.value)}", piece.column)
+        return piece.value == "true"
+
+    def _umask(self, piece: Piece) -> int:
+        if not 1 <= len(piece.value) <= 4 or any(digit not in "01234567" for digit in piece.value):
+            raise self.fault(f"umask is octal such as 027, found {shown(piece.value)}", piece.column)
+        return int(piece.value, 8)

@@ -1,0 +1,100 @@
+"""The letters of a krontab line: pieces between blanks, double quotes, comments, and where each piece stood."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from horae.errors import InvalidKrontab, shown
+
+LONGEST_LINE = 65_536
+# Possessive throughout: a line that does not fit fails at once instead of being tried in every way.
+_QUOTED = r'"(?:[^"\\]++|\\.)*+"'
+_BLANKS = re.compile(r"[ \t]*")
+_PLAIN = re.compile(rf'(?:[^ \t"]++|{_QUOTED})++')
+_MODIFIER = re.compile(rf'@[^ \t("]*\((?:[^")]++|{_QUOTED})*+\)[^ \t"]*')
+_QUOTES = re.compile(_QUOTED)
+_ESCAPE = re.compile(r'\\(["\\])')
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of a line: as it was written, with its quotes taken off, and the column it began at."""
+
+    raw: str
+    text: str
+    column: int
+
+    @property
+    def shown(self) -> str:
+        return shown(self.text)
+
+    @property
+    def value(self) -> str:
+        """What stands after the first equals sign."""
+        return self.text.partition("=")[2]
+
+    @property
+    def head(self) -> str:
+        """A modifier's name as written: `@win`."""
+        return self.text.partition("(")[0]
+
+    def arguments(self, separator: str) -> list[tuple[str, int]]:
+        """A modifier's arguments with their columns; a separator inside quotes does not separate."""
+        begin = self.raw.index("(") + 1
+        inside = self.raw[begin:-1]
+        # Quoted stretches are blanked out before splitting, so that every separator left is a real one.
+        plain = _QUOTES.sub(lambda found: "_" * len(found[0]), inside) if '"' in inside else inside
+        found = []
+        start = 0
+        for part in plain.split(separator):
+            raw = inside[start : start + len(part)]
+            skipped = len(raw) - len(raw.lstrip(" \t"))
+            found.append((unquoted(raw.strip(" \t")), self.column + begin + start + skipped))
+            start += len(part) + 1
+        return found
+
+
+def pieces(text: str, file: str, line: int) -> list[Piece]:
+    """The pieces of one line, without its comment. Raises InvalidKrontab for what cannot be taken apart."""
+
+    def fault(reason: str, column: int) -> InvalidKrontab:
+        return InvalidKrontab(reason, file=file, line=line, column=column)
+
+    if len(text) > LONGEST_LINE:
+        raise fault(f"the line is longer than {LONGEST_LINE} characters", LONGEST_LINE)
+    if not text.replace("\t", " ").isprintable():
+        index = next(at for at, letter in enumerate(text) if letter != "\t" and not letter.isprintable())
+        raise fault(f"a control character stands here: {text[index]!a}", index + 1)
+    found: list[Piece] = []
+    position = 0
+    while True:
+        blanks = _BLANKS.match(text, position)
+        position = blanks.end() if blanks else position
+        if position == len(text) or text[position] == "#":
+            return found
+        column = position + 1
+        match = _MODIFIER.match(text, position) if text[position] == "@" else None
+        if match is None:
+            match = _PLAIN.match(text, position)
+            opened = match[0].find("(") if match is not None and text[position] == "@" else -1
+            if opened >= 0:
+                raise fault("this parenthesis is never closed", column + opened)
+        position = match.end() if match is not None else position
+        if position < len(text) and text[position] == '"':
+            raise fault("this quote is never closed", position + 1)
+        raw = text[column - 1 : position]
+        found.append(Piece(raw, unquoted(raw), column))
+
+
+def unquoted(raw: str) -> str:
+    """`raw` with its quotes taken off and what they protected left as it was."""
+    if '"' not in raw:
+        return raw
+    return _QUOTES.sub(lambda found: _ESCAPE.sub(r"\1", found[0][1:-1]), raw)
+
+
+def quoted(value: str, special: str = "") -> str:
+    """`value` as it can stand on a line: bare where that reads back the same, else in quotes."""
+    bare = value and not any(letter in ' \t"()#' + special for letter in value)
+    return value if bare else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,362 @@
+"""Planning one job: which of its slots are born as runs now, in which state, and when to look again.
+
+`due` is asked with the job's row locked and its active runs read after that. Slots up to now are of three kinds:
+
+    paused     the job was paused when they came: recorded SKIPPED
+    missed     older than the misfire grace, counted from the chosen time: the recovery policy speaks
+    ordinary   the overlap policy speaks; a run with a window is judged when its chosen time comes, not before
+
+Future slots are computed, never stored. Spans of more than LONGEST_ROWS slots that end the same way are one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from horae.core.backlog import Backlog
+from horae.core.decision import Decision, decide
+from horae.core.duration import parse_duration
+from horae.core.instant import aware, rfc3339
+from horae.core.job import Settings
+from horae.core.lifecycle import JobState, RunState
+from horae.core.overlap import ActiveRun, Ending, Overlapping, judge_overlap
+from horae.core.policy import Bounded
+from horae.core.schedule import Schedule
+
+LONGEST_ROWS = 100
+_NOTHING = timedelta(0)
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What planning has to know about one job. `planned_until` is the last slot born so far."""
+
+    name: str
+    schedule: Schedule
+    settings: Settings
+    planned_until: datetime
+    state: JobState = JobState.ENABLED
+    timezone: str = "UTC"
+    paused_until: datetime | None = None
+    moved_slot: datetime | None = None
+    """The slot a person rescheduled, by its nominal time,"""
+    moved_to: datetime | None = None
+    """and when it is to start instead."""
+    covered_until: datetime | None = None
+    """How far the last COMPLETED run covered, for compressed recovery."""
+    first_seen: bool = False
+    """The definition is new: slots that were missed before it are not caught up on."""
+    active: tuple[ActiveRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """One row to write. `covers_*` and `count` are set for a compressed run and for a span of slots in one row."""
+
+    scheduled_time: datetime
+    state: RunState
+    chosen_time: datetime
+    reason: str | None = None
+    is_recovery: bool = False
+    covers_from: datetime | None = None
+    covers_to: datetime | None = None
+    count: int = 1
+    decision: Decision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to write in one transaction, and the job's cursors after it.
+
+    `next_run_time` is what people see; `wake_at` is when to plan again. `more` says that the limit cut the work short.
+    """
+
+    births: tuple[Birth, ...]
+    endings: tuple[Ending, ...]
+    cancels: tuple[str, ...]
+    planned_until: datetime
+    next_run_time: datetime | None
+    wake_at: datetime | None
+    resumed: bool = False
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One slot with the time chosen for it; `chosen` is the nominal time where nothing could be chosen."""
+
+    nominal: datetime
+    chosen: datetime
+    decision: Decision | None = None
+    unschedulable: bool = False
+
+
+def due(job: JobView, now: datetime, *, limit: int = 500) -> Plan:
+    """The job's plan at `now`. At most `limit` runs are born at once; the rest follow when `more` is set."""
+    moment = aware(now, "now")
+    if job.state is JobState.DISABLED:
+        return Plan((), (), (), job.planned_until, None, None)
+    planner = _Planner(job, moment, limit)
+    ends = job.paused_until
+    resumed = job.state is JobState.PAUSED and ends is not None and ends <= moment
+    pausing = job.state is JobState.PAUSED and not resumed
+    if job.state is JobState.PAUSED:
+        planner.pass_paused(ends if resumed and ends is not None else moment)
+    if not pausing:
+        planner.plan()
+    upcoming = _following(job, planner.cursor)
+    wake = moment if planner.more else _wake(job, upcoming)
+    if pausing:
+        upcoming = None if ends is None else _following(job, max(planner.cursor, ends))
+        wake = min((at for at in (wake, ends) if at is not None), default=None)
+    return Plan(
+        tuple(planner.births),
+        tuple(planner.endings),
+        tuple(planner.cancels),
+        planner.cursor,
+        None if upcoming is None else upcoming.chosen,
+        wake,
+        resumed,
+        planner.more,
+    )
+
+
+def deadline_passed(chosen: datetime, deadline: timedelta | None, now: datetime) -> bool:
+    """Whether a run chosen for `chosen` may no longer start; both sides count whole seconds."""
+    return deadline is not None and now.replace(microsecond=0) > (chosen + deadline).replace(microsecond=0)
+
+
+class _Planner:
+    """One pass over one job's slots; holds what has been decided so far."""
+
+    def __init__(self, job: JobView, now: datetime, limit: int) -> None:
+        self.job = job
+        self.now = now
+        self.limit = limit
+        self.births: list[Birth] = []
+        self.endings: list[Ending] = []
+        self.cancels: list[str] = []
+        self.active = list(job.active)
+        self.cursor = job.planned_until
+        self.more = False
+
+    def pass_paused(self, until: datetime) -> None:
+        """Records the slots that came while the job was paused."""
+        self._record(Backlog(self.job.schedule, self.cursor, until), RunState.SKIPPED, "paused")
+
+    def plan(self) -> None:
+        """Settles every slot after the cursor whose time, or whose window's opening, has come."""
+        job, start = self.job, self.cursor
+        window = job.settings.window
+        lead, lag = (window.lead, window.lag) if window is not None else (_NOTHING, _NOTHING)
+        horizon = self.now + lead
+        surely_missed = self.now - job.settings.misfire_grace - lag - _SECOND
+        if job.moved_slot is not None and job.moved_to is not None and job.moved_slot > start:
+            surely_missed = min(surely_missed, job.moved_slot - _SECOND)
+            if job.moved_to <= self.now:
+                horizon = max(horizon, job.moved_slot)
+        recent = [decided_slot(job, at) for at in job.schedule.between(max(start, surely_missed), horizon)]
+        missed = tuple(slot.nominal for slot in recent if self._is_missed(slot))
+        rest = [slot for slot in recent if not self._is_missed(slot)]
+        backlog = Backlog(job.schedule, start, min(surely_missed, horizon), missed)
+        if backlog:
+            rest = self._recover(backlog, rest)
+        for slot in rest:
+            self._bear(slot)
+
+    def _is_missed(self, slot: Slot) -> bool:
+        return not slot.unschedulable and slot.chosen + self.job.settings.misfire_grace < self.now
+
+    def _recover(self, backlog: Backlog, rest: list[Slot]) -> list[Slot]:
+        """Settles the missed slots and returns those that are left to bear."""
+        policy = "none" if self.job.first_seen else self.job.settings.recovery
+        if isinstance(policy, Bounded):
+            self._bounded(backlog, policy)
+        elif policy == "all":
+            self._line_up(backlog)
+        elif policy == "compressed":
+            self._compress(backlog)
+        elif policy == "none":
+            self._record(backlog, RunState.MISSED, "missed")
+        else:
+            return self._last(backlog, rest)
+        return rest
+
+    def _last(self, backlog: Backlog, rest: list[Slot]) -> list[Slot]:
+        """The newest slot is the one run: one that is due within its grace if there is such, else the last missed."""
+        due_now = [slot for slot in rest if slot.chosen <= self.now and not slot.unschedulable]
+        if not due_now:
+            self._record(backlog, RunState.MISSED, "missed", keep=1)
+            self._line_up(backlog.last(1))
+            return rest
+        older = tuple(slot.nominal for slot in due_now[:-1])
+        every = Backlog(backlog.schedule, backlog.after, backlog.until, tuple(sorted((*backlog.newest, *older))))
+        self._record(every, RunState.MISSED, "missed")
+        return [slot for slot in rest if slot.nominal not in older]
+
+    def _bounded(self, backlog: Backlog, policy: Bounded) -> None:
+        if policy.max_age is not None:
+            oldest = self.now - parse_duration(policy.max_age)
+            self._record(backlog.before(oldest), RunState.MISSED, "too old to catch up on")
+            backlog = backlog.since(oldest)
+        if policy.max_occurrences is not None:
+            self._record(backlog, RunState.MISSED, "too many to catch up on", keep=policy.max_occurrences)
+            self._line_up(backlog.last(policy.max_occurrences))
+        else:
+            self._line_up(backlog)
+
+    def _compress(self, backlog: Backlog) -> None:
+        last = backlog.last(1)[0]
+        begin = self.job.covered_until if self.job.covered_until is not None else self.job.planned_until
+        slot = decided_slot(self.job, last)
+        self._start_recovery(slot, covers_from=begin, covers_to=last, count=len(backlog))
+
+    def _line_up(self, times: Iterable[datetime]) -> None:
+        for at in times:
+            if len(self.births) >= self.limit:
+                self.more = True
+                return
+            self._start_recovery(decided_slot(self.job, at))
+
+    def _start_recovery(
+        self, slot: Slot, covers_from: datetime | None = None, covers_to: datetime | None = None, count: int = 1
+    ) -> None:
+        if self._settled_without_running(slot):
+            return
+        self._supersede()
+        waits = any(run.counts(self.now, self.job.settings.retry) for run in self.active)
+        self._add(
+            Birth(
+                slot.nominal,
+                RunState.QUEUED if waits else RunState.PENDING,
+                slot.chosen,
+                is_recovery=True,
+                covers_from=covers_from,
+                covers_to=covers_to,
+                count=count,
+                decision=slot.decision,
+            )
+        )
+
+    def _bear(self, slot: Slot) -> None:
+        # A window may choose an earlier time for a later slot, so slots behind the cursor are never put off.
+        if (self.more or len(self.births) >= self.limit) and slot.nominal > self.cursor:
+            self.more = True
+            return
+        if self._settled_without_running(slot):
+            return
+        self._supersede()
+        birth = Birth(slot.nominal, RunState.PENDING, slot.chosen, decision=slot.decision)
+        if slot.chosen <= self.now:
+            verdict = self._judge()
+            birth = replace(birth, state=verdict.state, reason=verdict.reason)
+        self._add(birth)
+
+    def _judge(self) -> Overlapping:
+        """The verdict on one more run, with its effects on the runs before it carried out."""
+        settings = self.job.settings
+        while True:
+            verdict = judge_overlap(settings.overlap, self.active, self.now, settings.retry)
+            unborn = [run for run in verdict.cancels if run.startswith(_UNBORN)]
+            if not unborn:
+                break
+            # Nothing of this pass has started yet: what would be cancelled is never born to run.
+            for run in unborn:
+                self._withdraw(run, "replaced")
+        for ending in verdict.endings:
+            if ending.run_id.startswith(_UNBORN):
+                self._withdraw(ending.run_id, ending.reason)
+            else:
+                self.endings.append(ending)
+                self.active = [run for run in self.active if run.run_id != ending.run_id]
+        self.cancels += [run for run in verdict.cancels if run not in self.cancels]
+        return verdict
+
+    def _withdraw(self, run_id: str, reason: str) -> None:
+        self.active = [run for run in self.active if run.run_id != run_id]
+        for index, birth in enumerate(self.births):
+            if _unborn(birth) == run_id:
+                self.births[index] = replace(birth, state=RunState.SKIPPED, reason=reason)
+
+    def _settled_without_running(self, slot: Slot) -> bool:
+        if slot.unschedulable:
+            reason = slot.decision.reason if slot.decision is not None else None
+            self._add(Birth(slot.nominal, RunState.UNSCHEDULABLE, slot.chosen, reason, decision=slot.decision))
+            return True
+        if deadline_passed(slot.chosen, self.job.settings.deadline, self.now):
+            self._add(Birth(slot.nominal, RunState.MISSED, slot.chosen, "deadline", decision=slot.decision))
+            return True
+        return False
+
+    def _supersede(self) -> None:
+        """A retry that goes on until the next occurrence ends where that occurrence is born."""
+        if self.job.settings.retry.max_retries is not None:
+            return
+        self.endings += [Ending(run.run_id, RunState.FAILED, "superseded") for run in self.active if run.parked]
+        self.active = [run for run in self.active if not run.parked]
+
+    def _add(self, birth: Birth) -> None:
+        self.births.append(birth)
+        self.cursor = max(self.cursor, birth.scheduled_time)
+        if birth.state in (RunState.PENDING, RunState.QUEUED):
+            self.active.append(
+                ActiveRun(
+                    _unborn(birth),
+                    birth.state,
+                    birth.scheduled_time,
+                    birth.chosen_time,
+                    is_recovery=birth.is_recovery,
+                )
+            )
+
+    def _record(self, backlog: Backlog, state: RunState, reason: str, *, keep: int = 0) -> None:
+        """Records slots that will not run, all but the last `keep`; more than LONGEST_ROWS become one row."""
+        count = len(backlog) - keep
+        if count <= 0:
+            return
+        if count <= LONGEST_ROWS:
+            self.births += [Birth(at, state, at, reason) for at in backlog.first(count)]
+        else:
+            first, last = backlog.first(1)[0], backlog.last(keep + 1)[0]
+            self.births.append(Birth(last, state, last, reason, covers_from=first, covers_to=last, count=count))
+        self.cursor = max(self.cursor, self.births[-1].scheduled_time)
+
+
+_UNBORN = "unborn:"
+
+
+def _unborn(birth: Birth) -> str:
+    """Stands for a run that has no row yet, while later slots of the same pass are judged against it."""
+    return f"{_UNBORN}{rfc3339(birth.scheduled_time)}"
+
+
+def decided_slot(job: JobView, nominal: datetime) -> Slot:
+    """A slot with its chosen time: where a person moved it, or the window's decision, or the nominal time itself."""
+    if job.moved_to is not None and nominal == job.moved_slot:
+        return Slot(nominal, job.moved_to)
+    window = job.settings.window
+    if window is None:
+        return Slot(nominal, nominal)
+    decision = decide(window.request(job.name, nominal, job.timezone))
+    if decision.chosen_time is None:
+        return Slot(nominal, nominal, decision, unschedulable=True)
+    return Slot(nominal, decision.chosen_time, decision)
+
+
+def _following(job: JobView, cursor: datetime) -> Slot | None:
+    nominal = job.schedule.next(cursor)
+    return None if nominal is None else decided_slot(job, nominal)
+
+
+def _wake(job: JobView, upcoming: Slot | None) -> datetime | None:
+    """When the next slot's window opens, or the moment a person moved it to if that comes first."""
+    if upcoming is None:
+        return None
+    window = job.settings.window
+    opens = upcoming.nominal if window is None else upcoming.nominal - window.lead
+    if upcoming.decision is not None:
+        opens = upcoming.decision.window_start
+    return min(opens, upcoming.chosen) if job.moved_slot == upcoming.nominal else opens

@@ -1,0 +1,79 @@
+"""Overlap: what becomes of a run that comes due while an earlier run of the same job is still about.
+
+An earlier run counts when it is RUNNING, QUEUED, or PENDING with its chosen time reached. A run parked for a retry
+counts too, unless retries go on until the next occurrence: then that occurrence ends it instead.
+
+    skip       the new run is recorded SKIPPED
+    allow      it runs beside
+    queue      it lines up; where the line is full it is SKIPPED
+    coalesce   it waits, and the ones that waited before it are SKIPPED
+    replace    it waits, the running one is asked to stop, and the ones that waited before it are SKIPPED
+
+Recovery runs stand in line whatever the policy says, so they are never among the ones skipped for a newer run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from horae.core.lifecycle import RunState
+from horae.core.policy import Overlap, Queue, Retry
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveRun:
+    """A run of the job that has not ended. `parked`: it waits for a retry."""
+
+    run_id: str
+    state: RunState
+    scheduled_time: datetime
+    chosen_time: datetime
+    parked: bool = False
+    is_recovery: bool = False
+
+    def counts(self, now: datetime, retry: Retry) -> bool:
+        """Whether another run has to mind this one at `now`."""
+        if self.parked:
+            return retry.max_retries is not None
+        if self.state is RunState.PENDING:
+            return self.chosen_time <= now
+        return self.state in (RunState.RUNNING, RunState.QUEUED)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An existing run that ends without having started again."""
+
+    run_id: str
+    state: RunState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overlapping:
+    """The verdict on the new run: PENDING (it may start), QUEUED or SKIPPED, and what happens to the others."""
+
+    state: RunState
+    reason: str | None = None
+    endings: tuple[Ending, ...] = ()
+    cancels: tuple[str, ...] = ()
+
+
+def judge_overlap(policy: Overlap, active: Sequence[ActiveRun], now: datetime, retry: Retry) -> Overlapping:
+    """The verdict on a run that is due at `now`; `active` are the job's other runs, read under the job's lock."""
+    others = [run for run in active if run.counts(now, retry)]
+    if not others or policy == "allow":
+        return Overlapping(RunState.PENDING)
+    if policy == "skip":
+        return Overlapping(RunState.SKIPPED, "overlap")
+    queued = [run for run in others if run.state is RunState.QUEUED]
+    if isinstance(policy, Queue):
+        if policy.limit is not None and len(queued) >= policy.limit:
+            return Overlapping(RunState.SKIPPED, "queue full")
+        return Overlapping(RunState.QUEUED)
+    reason = "coalesced" if policy == "coalesce" else "replaced"
+    endings = tuple(Ending(run.run_id, RunState.SKIPPED, reason) for run in queued if not run.is_recovery)
+    cancels = () if policy == "coalesce" else tuple(run.run_id for run in others if run not in queued)
+    return Overlapping(RunState.QUEUED, None, endings, cancels)

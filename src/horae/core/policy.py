@@ -1,0 +1,165 @@
+"""Policies as values: how often to try again, how many may wait, how far back to catch up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from math import isfinite
+from typing import Any
+
+from horae.core.duration import DurationLike, format_duration, parse_duration
+from horae.errors import InvalidPolicy, shown
+
+OVERLAPS = ("skip", "allow", "queue", "coalesce", "replace")
+RECOVERIES = ("last", "all", "none", "bounded", "compressed")
+FAILURE_STRATEGIES = ("fail_fast", "continue", "retry_on_failure")
+MODES = ("sequential", "parallel")
+DELIVERIES = ("at_least_once", "at_most_once")
+ISOLATIONS = ("auto", "process")
+COMPLETIONS = ("preserve", "drop")
+UPDATE_POLICIES = ("immediate", "graceful", "windowed")
+_LONGEST_DELAY = timedelta(days=366)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How a failed task is tried again: the wait before retry n (from 0) is `interval * factor**n`.
+
+    `max_retries` counts tries beyond the first; None goes on until the job's next occurrence. `jitter` is the share
+    of the wait that varies: 0.1 spreads it over 90 % to 110 %, the same way every time for the same attempt.
+    """
+
+    max_retries: int | None
+    interval: DurationLike
+    factor: float = 1.0
+    max_interval: DurationLike | None = None
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.max_retries is not None and (
+            not isinstance(self.max_retries, int) or isinstance(self.max_retries, bool) or self.max_retries < 0
+        ):
+            raise InvalidPolicy(
+                f"Invalid max_retries {shown(self.max_retries)}: must be a whole number from 0, or None"
+            )
+        if not _number(self.factor) or not 1.0 <= self.factor <= 1000.0:
+            raise InvalidPolicy(f"Invalid retry factor {shown(self.factor)}: must be a number from 1 to 1000")
+        if not _number(self.jitter) or not 0.0 <= self.jitter <= 1.0:
+            raise InvalidPolicy(f"Invalid retry jitter {shown(self.jitter)}: must be a number from 0 to 1")
+        object.__setattr__(self, "interval", parse_duration(self.interval, name="retry interval"))
+        if self.max_interval is not None:
+            object.__setattr__(self, "max_interval", parse_duration(self.max_interval, name="retry max_interval"))
+
+    def delay(self, retry: int, attempt_id: str) -> timedelta:
+        """The wait before retry number `retry` (from 0); `attempt_id` is what jitter is derived from."""
+        longest = _LONGEST_DELAY if self.max_interval is None else parse_duration(self.max_interval)
+        wait = parse_duration(self.interval).total_seconds()
+        limit = longest.total_seconds()
+        for _ in range(retry if self.factor > 1.0 and wait > 0.0 else 0):
+            wait *= self.factor
+            if wait >= limit:
+                break
+        if self.jitter:
+            draw = int.from_bytes(sha256(attempt_id.encode()).digest()[:8], "big") / 2.0**64
+            wait *= 1.0 + self.jitter * (2.0 * draw - 1.0)
+        return min(timedelta(seconds=min(wait, limit)), longest)
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "max_retries": self.max_retries,
+            "interval": format_duration(parse_duration(self.interval)),
+        }
+        if self.factor != 1.0:
+            data["factor"] = self.factor
+        if self.max_interval is not None:
+            data["max_interval"] = format_duration(parse_duration(self.max_interval))
+        if self.jitter:
+            data["jitter"] = self.jitter
+        return data
+
+
+NO_RETRY = Retry(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Overlapping runs line up in order; with a `limit`, one that would make the line longer is skipped."""
+
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_count(self.limit, "queue limit")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"queue": self.limit}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Catch up on missed slots, but on no more than the last `max_occurrences`, none older than `max_age`."""
+
+    max_occurrences: int | None = None
+    max_age: DurationLike | None = None
+
+    def __post_init__(self) -> None:
+        _check_count(self.max_occurrences, "max_occurrences")
+        if self.max_age is not None:
+            object.__setattr__(self, "max_age", parse_duration(self.max_age, name="max_age"))
+        if self.max_occurrences is None and self.max_age is None:
+            raise InvalidPolicy("Invalid bounded recovery: give max_occurrences, max_age, or both")
+
+    def to_dict(self) -> dict[str, Any]:
+        age = None if self.max_age is None else format_duration(parse_duration(self.max_age))
+        return {"max_occurrences": self.max_occurrences, "max_age": age}
+
+
+Overlap = str | Queue
+Recovery = str | Bounded
+
+
+def parse_overlap(value: object) -> Overlap:
+    """`"queue"` becomes `Queue()`, everything else stays as it is, if it is known."""
+    if isinstance(value, Queue):
+        return value
+    if isinstance(value, Mapping) and set(value) == {"queue"}:
+        return Queue(value["queue"])
+    return Queue() if value == "queue" else chosen(value, OVERLAPS, "overlap")
+
+
+def parse_recovery(value: object) -> Recovery:
+    if isinstance(value, Bounded):
+        return value
+    if isinstance(value, Mapping) and set(value) <= {"max_occurrences", "max_age"}:
+        return Bounded(value.get("max_occurrences"), value.get("max_age"))
+    if value == "bounded":
+        raise InvalidPolicy("Invalid recovery bounded: it needs bounds", hint="Write Bounded(max_occurrences=100).")
+    return chosen(value, RECOVERIES, "recovery")
+
+
+def parse_retry(value: object) -> Retry:
+    if isinstance(value, Retry):
+        return value
+    if value is None:
+        return NO_RETRY
+    known = {"max_retries", "interval", "factor", "max_interval", "jitter"}
+    if isinstance(value, Mapping) and {"max_retries", "interval"} <= set(value) <= known:
+        return Retry(**value)
+    raise InvalidPolicy(f"Invalid retry {shown(value)}: must be a Retry", hint='For example Retry(3, "30s").')
+
+
+def chosen(value: object, known: tuple[str, ...], name: str) -> str:
+    """`value` if it is one of `known`, else the error that lists them."""
+    if isinstance(value, str) and value in known:
+        return str(value)
+    raise InvalidPolicy(f"Invalid {name} {shown(value)}", hint=f"Choose one of: {', '.join(known)}.")
+
+
+def _check_count(value: object, name: str) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a whole number from 1")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

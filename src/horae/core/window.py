@@ -1,0 +1,137 @@
+"""A window: the stretch around a nominal time within which a run may start, and how its start is chosen there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from horae.core.constraint import Constraints
+from horae.core.decision import MODES, SEED_STRATEGIES, DecisionRequest
+from horae.core.distribution import Distribution, check
+from horae.core.duration import DurationLike, format_duration, parse_duration
+from horae.errors import InvalidSeed, InvalidWindow, shown
+
+_Clauses = Mapping[str, Any] | Iterable[Mapping[str, Any]] | None
+_UNIFORM = Distribution()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Checked when made, so that a job cannot be defined with a window that no run could be decided in."""
+
+    mode: Literal["after", "before", "around", "center"]
+    duration: DurationLike
+    distribution: Distribution = _UNIFORM
+    seed: Literal["stable", "daily", "weekly"] = "stable"
+    salt: str = ""
+    constraints: Constraints = Constraints()  # noqa: RUF009 - a frozen value
+
+    @classmethod
+    def after(
+        cls,
+        duration: DurationLike,
+        distribution: Distribution = _UNIFORM,
+        seed: Literal["stable", "daily", "weekly"] = "stable",
+        salt: str = "",
+        only: _Clauses = None,
+        avoid: _Clauses = None,
+    ) -> Window:
+        """From the nominal time until `duration` later."""
+        return cls("after", duration, distribution, seed, salt, Constraints(only, avoid))
+
+    @classmethod
+    def before(
+        cls,
+        duration: DurationLike,
+        distribution: Distribution = _UNIFORM,
+        seed: Literal["stable", "daily", "weekly"] = "stable",
+        salt: str = "",
+        only: _Clauses = None,
+        avoid: _Clauses = None,
+    ) -> Window:
+        """From `duration` before the nominal time until it."""
+        return cls("before", duration, distribution, seed, salt, Constraints(only, avoid))
+
+    @classmethod
+    def around(
+        cls,
+        duration: DurationLike,
+        distribution: Distribution = _UNIFORM,
+        seed: Literal["stable", "daily", "weekly"] = "stable",
+        salt: str = "",
+        only: _Clauses = None,
+        avoid: _Clauses = None,
+    ) -> Window:
+        """Half of `duration` on either side of the nominal time."""
+        return cls("around", duration, distribution, seed, salt, Constraints(only, avoid))
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise InvalidWindow(f"Invalid window mode {shown(self.mode)}", hint=f"Choose one of: {', '.join(MODES)}.")
+        if self.seed not in SEED_STRATEGIES:
+            hint = f"Choose one of: {', '.join(SEED_STRATEGIES)}."
+            raise InvalidSeed(f"Invalid seed strategy {shown(self.seed)}", hint=hint)
+        if not isinstance(self.salt, str):
+            raise InvalidSeed(f"Invalid salt {shown(self.salt)}: must be text")
+        object.__setattr__(self, "duration", parse_duration(self.duration, name="window duration"))
+        check(self.distribution)
+        self.constraints.rules()
+
+    @property
+    def length(self) -> timedelta:
+        return parse_duration(self.duration)
+
+    @property
+    def lead(self) -> timedelta:
+        """How long before the nominal time the window opens."""
+        if self.mode == "after":
+            return timedelta(0)
+        return self.length if self.mode == "before" else self.length / 2
+
+    @property
+    def lag(self) -> timedelta:
+        """How long after the nominal time it closes."""
+        return self.length - self.lead
+
+    def request(self, identity: str, nominal: datetime, timezone: str) -> DecisionRequest:
+        """The decision to ask for, for the slot of `identity` at `nominal`."""
+        return DecisionRequest(
+            identity,
+            nominal,
+            timezone,
+            self.mode,
+            self.duration,
+            self.distribution,
+            self.seed,
+            self.salt,
+            self.constraints,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"mode": self.mode, "duration": format_duration(self.length)}
+        if self.distribution != _UNIFORM:
+            data["distribution"] = self.distribution.to_dict()
+        if self.seed != "stable":
+            data["seed"] = self.seed
+        if self.salt:
+            data["salt"] = self.salt
+        return data | self.constraints.to_dict()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Window:
+        known = {"mode", "duration", "distribution", "seed", "salt", "only", "avoid"}
+        if not isinstance(data, Mapping) or not {"mode", "duration"} <= set(data) <= known:
+            raise InvalidWindow(f"Invalid window {shown(data)}: needs mode and duration, may have {sorted(known)}")
+        drawn = data.get("distribution", {"name": "uniform"})
+        distribution = Distribution(drawn.get("name", "uniform"), drawn.get("params", {}))
+        constraints = Constraints(data.get("only"), data.get("avoid"))
+        return cls(
+            data["mode"],
+            data["duration"],
+            distribution,
+            data.get("seed", "stable"),
+            data.get("salt", ""),
+            constraints,
+        )
