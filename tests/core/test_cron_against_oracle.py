@@ -90,6 +90,7 @@ def test_generated_crons_fire_exactly_when_the_oracle_says(seed: int) -> None:
             for at in questions:
                 check_answers(schedule, window, at)
             check_span(schedule, window, questions[0], questions[1])
+            check_span(schedule, window, window.first, window.last)
         except AssertionError as error:
             error.add_note(f"seed {seed}, schedule {number}, {'a zone not asked before' if fresh else 'a known zone'}")
             raise

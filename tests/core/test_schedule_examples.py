@@ -163,6 +163,12 @@ def test_juneau_had_two_days_called_october_18_1867() -> None:
     assert times(once, "1867-10-01T00:00", "1867-11-01T00:00") == expected[:1]
 
 
+def test_the_days_after_a_repeated_day_are_not_repeated_once_more() -> None:
+    once = Cron("0 9 * * *", tz="America/Juneau", fold="once")
+    expected = ["1867-10-17T17:57:41", "1867-10-18T17:57:41", "1867-10-20T17:57:41"]
+    assert times(once, "1867-10-17T00:00", "1867-10-21T00:00") == expected
+
+
 def test_local_mean_time_has_minutes_that_are_no_whole_minutes_of_utc() -> None:
     schedule = Cron("0 0 1 * *", tz="Europe/Berlin", gap="shift")
     expected = ["1893-02-28T23:06:32", "1893-03-31T23:06:32", "1893-04-30T23:00"]

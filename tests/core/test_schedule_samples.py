@@ -181,6 +181,17 @@ def any_expression(chooser: Chooser, dialect: Dialect) -> str:
     return chooser.choice((" ", " ", " ", "\t", "  ")).join(fields)
 
 
+def any_expression_around(chooser: Chooser, dialect: Dialect, wall: datetime) -> str:
+    """An expression for the hours around `wall`, on all days or a few."""
+    minute = chooser.choice((str(wall.minute), "0", "30", "0,15,45", any_field(chooser, 0, dialect)))
+    first = max(0, wall.hour - chooser.randint(0, 2))
+    hours = [str((wall.hour + chooser.randint(-2, 2)) % 24), f"{first}-{min(23, first + 2)}", "*"]
+    hour = chooser.choice(hours if dialect == "posix" else [*hours, "*/2", f"{wall.hour % 3}/3"])
+    day = chooser.choice(("*", "*", f"{wall.day}", f"{wall.day},{wall.day % 28 + 1}"))
+    weekday = chooser.choice(("*", "*", "*", str(wall.isoweekday() % 7)))
+    return f"{minute} {hour} {day} * {weekday}"
+
+
 def any_cron(chooser: Chooser, tz: str, moment: datetime) -> CronOracle:
     """A cron on the clocks of `tz`; where it has bounds, they lie within two days of `moment`."""
     dialect = chooser.choice(DIALECTS)
@@ -189,7 +200,10 @@ def any_cron(chooser: Chooser, tz: str, moment: datetime) -> CronOracle:
     end = near(chooser, max(moment, start or moment), 90_000) if bounded in (8, 9) else None
     if start is not None and end is not None:
         start, end = min(start, end), max(start, end)
-    expression = any_expression(chooser, dialect)
+    if chooser.randint(0, 1):
+        expression = any_expression_around(chooser, dialect, shown_at(moment, load_zone(tz)))
+    else:
+        expression = any_expression(chooser, dialect)
     return CronOracle(expression, tz, dialect, chooser.choice(GAPS), chooser.choice(FOLDS), start, end)
 
 

@@ -27,14 +27,14 @@ class DaylightEffect:
     timezone: str
 
     def __str__(self) -> str:
-        more = f" and {self.count - 1} more" if self.count > 1 else ""
+        more = f" (and {self.count - 1} more)" if self.count > 1 else ""
         said = {
-            "skipped": "does not exist there and is skipped",
-            "shifted": f"does not exist there and fires at {rfc3339(self.at)} instead",
-            "repeated": "occurs twice there and fires both times",
-            "once": "occurs twice there and fires the first time only",
+            "skipped": "clocks go forward, skipped",
+            "shifted": f"clocks go forward, fires at {rfc3339(self.at)}",
+            "repeated": "clocks go back, fires both times",
+            "once": "clocks go back, fires the first time only",
         }
-        return f"{self.wall}{more} {said[self.kind]} ({self.timezone})"
+        return f"{self.wall}{more} in {self.timezone}: {said[self.kind]}"
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "wall": self.wall, "count": self.count, "at": rfc3339(self.at)}

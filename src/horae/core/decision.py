@@ -20,7 +20,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from horae.core.constraint import Constraints, Rules
-from horae.core.distribution import Distribution, sampler
+from horae.core.distribution import UNIFORM, Distribution, sampler
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.instant import EPOCH, FIRST, LAST, aware, instant, rfc3339
 from horae.core.zone import TZDATA_VERSION, UTC_ZONE, Zone, zone
@@ -32,9 +32,7 @@ NO_CANDIDATE = "no candidate accepted within MaxAttempts"
 MODES = ("after", "before", "around", "center")
 SEED_STRATEGIES = ("stable", "daily", "weekly")
 _WORD = (1 << 64) - 1
-_UNIFORM = Distribution()
 _FREE = Constraints()
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class DecisionRequest:
     timezone: str = "UTC"
     window_mode: Literal["after", "before", "around", "center"] = "after"
     window_duration: DurationLike = timedelta(0)
-    distribution: Distribution = _UNIFORM
+    distribution: Distribution = UNIFORM
     seed_strategy: Literal["stable", "daily", "weekly"] = "stable"
     salt: str = ""
     constraints: Constraints = _FREE
@@ -206,31 +204,23 @@ def _window(nominal: datetime, mode: str, given: DurationLike) -> tuple[int, int
             raise InvalidWindow(str(error), hint=error.hint) from error
     if duration.days < 0:
         raise InvalidWindow(f"Invalid window duration {shown(str(given))}: is negative")
-    if not duration:
-        second = _seconds(nominal)
-        if mode not in MODES:
-            raise _unknown_mode(mode)
-        return second, second
-    # Twice the microseconds, so that half of an odd duration stays exact until both ends are floored.
-    middle = 2 * ((nominal - EPOCH) // _MICROSECOND)
-    length = 2 * (duration // _MICROSECOND)
+    elapsed = nominal - EPOCH
+    second, fraction = elapsed.days * 86_400 + elapsed.seconds, elapsed.microseconds
+    length, part = duration.days * 86_400 + duration.seconds, duration.microseconds
+    # Floor division settles both bounds at full precision; around halves twice the microseconds, so nothing is lost.
     match mode:
         case "after":
-            first, last = middle, middle + length
+            first, last = second, second + length + (fraction + part) // 1_000_000
         case "before":
-            first, last = middle - length, middle
+            first, last = second - length + (fraction - part) // 1_000_000, second
         case "around" | "center":
-            first, last = middle - length // 2, middle + length // 2
+            middle, whole = 2 * (second * 1_000_000 + fraction), length * 1_000_000 + part
+            first, last = (middle - whole) // 2_000_000, (middle + whole) // 2_000_000
         case _:
-            raise _unknown_mode(mode)
-    first, last = first // 2_000_000, last // 2_000_000
+            raise InvalidWindow(f"Invalid window mode {shown(mode)}", hint=f"Choose one of: {', '.join(MODES)}.")
     if first < FIRST or last > LAST:
         raise InvalidWindow(f"Invalid window duration {shown(str(given))}: reaches outside the years 1 to 9999")
     return first, last
-
-
-def _unknown_mode(mode: object) -> InvalidWindow:
-    return InvalidWindow(f"Invalid window mode {shown(mode)}", hint=f"Choose one of: {', '.join(MODES)}.")
 
 
 def _period_key(strategy: str, nominal: datetime, clocks: Zone) -> str:
@@ -248,11 +238,12 @@ def _period_key(strategy: str, nominal: datetime, clocks: Zone) -> str:
 
 
 def _seed_input(identity: str, period_key: str, salt: str) -> bytes:
-    for name, value in (("identity", identity), ("salt", salt)):
-        if not isinstance(value, str):
-            raise InvalidDecision(f"Invalid {name} {shown(value)}: must be text")
-    if not identity:
-        raise InvalidDecision("Invalid identity: must not be empty", hint="Use the job's name.")
+    if not isinstance(identity, str) or not identity:
+        raise InvalidDecision(
+            f"Invalid identity {shown(identity)}: must be text, not empty", hint="Use the job's name."
+        )
+    if not isinstance(salt, str):
+        raise InvalidDecision(f"Invalid salt {shown(salt)}: must be text")
     try:
         return f"{identity}\n{period_key}\n{salt}".encode()
     except UnicodeEncodeError as error:

@@ -55,6 +55,9 @@ class Distribution:
         return ",".join([self.name, *(f"{key}={value}" for key, value in self.items())])
 
 
+UNIFORM = Distribution()
+
+
 def _as_text(value: object) -> str:
     try:
         return format_duration(parse_duration(value)) if type(value).__name__ == "timedelta" else str(value)  # type: ignore[arg-type]  # the name is the check: only a timedelta passes
@@ -64,6 +67,9 @@ def _as_text(value: object) -> str:
 
 def sampler(distribution: Distribution, width: int, nominal: int, mode: str) -> Callable[[float], int]:
     """A function from a draw in [0, 1) to whole seconds in [0, width]; `nominal` is the nominal time's own offset."""
+    if distribution is UNIFORM:
+        slots = width + 1
+        return lambda draw: int(draw * slots)
     if not isinstance(distribution, Distribution):
         raise InvalidDistribution(f"Invalid distribution {shown(distribution)}: must be a Distribution")
     return _sampler(distribution.name, distribution.items(), width, nominal, mode)

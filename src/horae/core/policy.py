@@ -80,9 +80,6 @@ class Retry:
         return data
 
 
-NO_RETRY = Retry(0, 0)
-
-
 @dataclass(frozen=True, slots=True)
 class Queue:
     """Overlapping runs line up in order; with a `limit`, one that would make the line longer is skipped."""
@@ -163,3 +160,6 @@ def _check_count(value: object, name: str) -> None:
 
 def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+NO_RETRY = Retry(0, 0)

@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from horae.core.constraint import Constraints
 from horae.core.decision import MODES, SEED_STRATEGIES, DecisionRequest
-from horae.core.distribution import Distribution, check
+from horae.core.distribution import UNIFORM, Distribution, check
 from horae.core.duration import DurationLike, format_duration, parse_duration
 from horae.errors import InvalidSeed, InvalidWindow, shown
 
 _Clauses = Mapping[str, Any] | Iterable[Mapping[str, Any]] | None
-_UNIFORM = Distribution()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Window:
 
     mode: Literal["after", "before", "around", "center"]
     duration: DurationLike
-    distribution: Distribution = _UNIFORM
+    distribution: Distribution = UNIFORM
     seed: Literal["stable", "daily", "weekly"] = "stable"
     salt: str = ""
     constraints: Constraints = Constraints()  # noqa: RUF009 - a frozen value
@@ -32,7 +31,7 @@ class Window:
     def after(
         cls,
         duration: DurationLike,
-        distribution: Distribution = _UNIFORM,
+        distribution: Distribution = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
@@ -45,7 +44,7 @@ class Window:
     def before(
         cls,
         duration: DurationLike,
-        distribution: Distribution = _UNIFORM,
+        distribution: Distribution = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
@@ -58,7 +57,7 @@ class Window:
     def around(
         cls,
         duration: DurationLike,
-        distribution: Distribution = _UNIFORM,
+        distribution: Distribution = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
@@ -111,7 +110,7 @@ class Window:
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"mode": self.mode, "duration": format_duration(self.length)}
-        if self.distribution != _UNIFORM:
+        if self.distribution != UNIFORM:
             data["distribution"] = self.distribution.to_dict()
         if self.seed != "stable":
             data["seed"] = self.seed

@@ -1,0 +1,35 @@
+"""The command line: reads arguments and files, asks `control`, prints for people or as JSON.
+
+Exit codes: 0 fine, 1 not found or refused, 2 invalid input, 3 store, 4 fatal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from horae.cli.arguments import build_parser
+from horae.cli.screen import Screen
+from horae.errors import HoraeError, InvalidInput
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code. Errors of ours are told in a line or two, never as a traceback."""
+    parsed = build_parser().parse_args(arguments)
+    screen = Screen(as_json=parsed.json)
+    try:
+        code: int = parsed.run(parsed, screen)
+        screen.flush()
+    except HoraeError as error:
+        screen.error(error)
+        return 2 if isinstance(error, InvalidInput) else 1
+    except BrokenPipeError:
+        # The reader went away (`horae next … | head`): nothing is wrong, and nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code

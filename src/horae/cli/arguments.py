@@ -1,0 +1,116 @@
+"""Every command with its arguments. Commands are imported when they run, so that `horae next` starts fast."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from horae.version import __version__
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+
+Command = Callable[[argparse.Namespace, "Screen"], int]
+
+_NEXT_EXAMPLES = """examples:
+  horae next "0 9 * * 1-5" --tz Europe/Berlin --count 10
+  horae next "30 2 * * *" --tz Europe/Berlin --from 2027-03-26 --gap shift
+  horae next "every 90s"
+  horae next "R5/2026-01-31T00:00:00Z/P1M"
+  horae next jobs.kron nightly-backup
+  horae next "0 9 * * 1-5" --calendar --year 2027
+"""
+_EXPLAIN_EXAMPLE = """example:
+  horae explain nightly-backup --at 2027-03-01T00:00:00Z --file jobs.kron
+"""
+_LINT_NOTES = """exit code: 0 no faults, 2 faults (with --strict also warnings)
+
+example:
+  horae lint jobs.kron more/*.kron
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="horae",
+        description="The scheduler that can say what it will run, prove what it ran, and run it once.",
+        epilog="Run 'horae COMMAND --help' for a command's arguments and examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"horae {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_next(commands)
+    _add_explain(commands)
+    _add_lint(commands)
+    _add_demo(commands)
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, epilog: str = ""
+) -> argparse.ArgumentParser:
+    added = commands.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    added.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    added.set_defaults(run=_late(name))
+    return added
+
+
+def _late(name: str) -> Command:
+    def run(arguments: argparse.Namespace, screen: Screen) -> int:
+        code: int = import_module(f"horae.cli.{name}").run(arguments, screen)
+        return code
+
+    return run
+
+
+def _add_next(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    added = _command(commands, "next", "Show when a schedule fires next.", _NEXT_EXAMPLES)
+    added.add_argument("target", help="a cron expression, 'every 90s', ISO 8601 such as P1M, or a krontab file")
+    added.add_argument("job", nargs="?", help="with a file: the job to show (all of them when left out)")
+    added.add_argument("--tz", default="UTC", help="IANA time zone of the schedule (default UTC)")
+    added.add_argument("--count", "-n", type=int, default=10, help="how many occurrences (default 10)")
+    added.add_argument(
+        "--from", dest="start", default="now", metavar="TIME", help="what comes after TIME (default now)"
+    )
+    added.add_argument("--dialect", choices=("extended", "posix", "vixie"), default="extended", help="cron dialect")
+    added.add_argument("--gap", choices=("skip", "shift"), default="skip", help="wall times the clocks skip")
+    added.add_argument("--fold", choices=("auto", "both", "once"), default="auto", help="wall times the clocks repeat")
+    added.add_argument("--calendar", action="store_true", help="draw the year as a heat map")
+    added.add_argument("--year", type=int, help="the year to draw (default this year)")
+
+
+def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    summary = "Show how the start of one occurrence is decided: window, seed, every candidate."
+    added = _command(
+        commands,
+        "explain",
+        summary,
+        _EXPLAIN_EXAMPLE,
+    )
+    added.add_argument("job", help="the job's name")
+    added.add_argument("--file", required=True, help="the krontab it is defined in ('-' for standard input)")
+    added.add_argument("--at", default=None, metavar="TIME", help="nominal time of the run (default the next)")
+
+
+def _add_lint(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    added = _command(
+        commands,
+        "lint",
+        "Check krontab files: faults with line and column, and what was probably not meant.",
+        _LINT_NOTES,
+    )
+    added.add_argument("files", nargs="+", metavar="FILE", help="krontab files ('-' for standard input)")
+    added.add_argument("--strict", action="store_true", help="count warnings as faults")
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    added = _command(commands, "demo", "A tour of the previews on sample jobs; nothing is run, nothing is written.")
+    added.add_argument("--save", metavar="FILE", help="write the sample jobs to FILE instead, to try them yourself")

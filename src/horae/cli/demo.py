@@ -1,0 +1,115 @@
+"""`horae demo`: a tour of what can be said before anything runs, on sample jobs."""
+
+from __future__ import annotations
+
+import pkgutil
+from argparse import Namespace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from horae.cli import files
+from horae.cli.explain import show as show_explanation
+from horae.cli.heatmap import draw
+from horae.cli.lint import show as show_finding
+from horae.cli.next import show as show_preview
+from horae.control.calendar import this_year, year_of
+from horae.control.preview import (
+    describe,
+    explain_slot,
+    explanation_dict,
+    find_job,
+    lint_files,
+    preview,
+    preview_file,
+    read_schedule,
+)
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+
+_FILE = "demo.kron"
+_DOUBTFUL = """30 2 * * * @tz(Europe/Berlin) name=in-the-gap command=/bin/true
+*/90 * * * * name=every-ninety command=/bin/true
+0 0 31 2 * name=never command=/bin/true
+0 9 * * 1-5 @win(after,1h) @only(hours=11) name=no-room command=/bin/true
+"""
+
+
+def run(arguments: Namespace, screen: Screen) -> int:
+    moment = files.now()
+    text = (pkgutil.get_data("horae.cli", _FILE) or b"").decode()
+    if arguments.save is not None:
+        files.write_new(arguments.save, text)
+        screen.data({"saved": arguments.save})
+        screen.line(f"Saved the sample jobs. Now try: horae next {arguments.save}")
+        return 0
+    weekdays = read_schedule("0 9 * * 1-5", tz="Europe/Berlin")
+    coming = preview_file(text, moment, 10, file=_FILE)
+    digest = find_job(text, "morning-digest", file=_FILE)
+    # A fixed Wednesday whose first candidates are rejected, so that the tour always has something to explain.
+    explanation, is_occurrence = explain_slot(digest, datetime(2026, 11, 4, 9, tzinfo=UTC))
+    trace = explanation_dict(explanation, is_occurrence=is_occurrence) | {"description": describe(digest.schedule)}
+    year = year_of(weekdays, this_year(moment, weekdays))
+    findings = lint_files({"doubtful.kron": _DOUBTFUL}, moment)
+    screen.data(
+        {
+            "next": coming.to_dict(),
+            "explain": trace,
+            "calendar": year.to_dict(),
+            "lint": [finding.to_dict() for finding in findings],
+        }
+    )
+    if screen.as_json:
+        return 0
+
+    _step(screen, 1, "Say what will run", f"horae next {_FILE}")
+    show_preview(screen, coming)
+    _step(screen, 2, "See the clocks change before they do", 'horae next "30 2 * * *" --tz Europe/Berlin')
+    night = read_schedule("30 2 * * *", tz="Europe/Berlin")
+    show_preview(screen, preview(night, _before_spring(moment), 4))
+    screen.line()
+    show_preview(screen, preview(read_schedule("*/30 * * * *", tz="Australia/Lord_Howe"), _before_lord_howe(moment), 5))
+    _step(
+        screen,
+        3,
+        "Know why it starts when it starts",
+        f"horae explain morning-digest --at 2026-11-04T09:00:00Z --file {_FILE}",
+    )
+    show_explanation(screen, trace)
+    _step(screen, 4, "Look at a year at once", 'horae next "0 9 * * 1-5" --tz Europe/Berlin --calendar')
+    screen.line(f"  {describe(weekdays)}")
+    screen.line()
+    draw(screen, year)
+    _step(screen, 5, "Hear about mistakes before they run", "horae lint doubtful.kron")
+    for finding in findings:
+        show_finding(screen, finding)
+    screen.line()
+    screen.line("Nothing was run and nothing was written. To try these yourself: horae demo --save demo.kron")
+    return 0
+
+
+def _step(screen: Screen, number: int, title: str, command: str) -> None:
+    screen.line()
+    screen.line(screen.style(f"{number}. {title}", "bold", "blue") + "   " + screen.style(f"$ {command}", "dim"))
+    screen.line()
+
+
+def _before_spring(moment: datetime) -> datetime:
+    """Two days before the coming spring change in Berlin."""
+    year = moment.year if moment < _last_sunday(moment.year, 3) - timedelta(days=2) else moment.year + 1
+    return _last_sunday(year, 3) - timedelta(days=2)
+
+
+def _last_sunday(year: int, month: int) -> datetime:
+    last = datetime(year, month, 31, tzinfo=UTC)
+    return last - timedelta(days=(last.weekday() + 1) % 7)
+
+
+def _before_lord_howe(moment: datetime) -> datetime:
+    """An hour before Lord Howe Island's clocks next go back by half an hour, on the first Sunday of April."""
+    for year in (moment.year, moment.year + 1):
+        first = datetime(year, 4, 1, tzinfo=UTC)
+        change = first + timedelta(days=(6 - first.weekday()) % 7, hours=-9)
+        if change > moment:
+            return change - timedelta(minutes=50)
+    return moment

@@ -1,0 +1,76 @@
+"""`horae explain`: the whole decision for one occurrence of one job."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from horae.cli import files
+from horae.control.preview import explain_slot, explanation_dict, find_job, read_time
+from horae.errors import InvalidInput, shown
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+
+
+def run(arguments: Namespace, screen: Screen) -> int:
+    job = find_job(files.read_text(arguments.file), arguments.job, file=arguments.file)
+    moment = files.now()
+    if arguments.at is None:
+        at = job.schedule.next(moment)
+        if at is None:
+            raise InvalidInput(f"Job {shown(job.name)} has no occurrence after now", hint="Name one with --at.")
+    else:
+        at = read_time(arguments.at, job.schedule.tz, moment, "--at")
+    explanation, is_occurrence = explain_slot(job, at)
+    trace = explanation_dict(explanation, is_occurrence=is_occurrence) | {"description": job.schedule.describe()}
+    screen.data(trace)
+    show(screen, trace)
+    return 0
+
+
+def show(screen: Screen, trace: dict[str, Any]) -> None:
+    """The trace as text, in the order in which it is decided."""
+    screen.line(f"{screen.style(trace['identity'], 'bold')}  {trace['description']}")
+    if not trace["is_occurrence"]:
+        warning = f"{trace['nominal_time']} is not one of its occurrences; decided as if it were"
+        screen.line(f"  {screen.style(warning, 'yellow')}")
+    params = ", ".join(f"{key}={value}" for key, value in trace["distribution"]["params"].items())
+    for label, value in (
+        ("nominal", f"{trace['nominal_time']}  (period {trace['period_id']})"),
+        (
+            "window",
+            f"{trace['window_mode']} {trace['window_length']}, {trace['window_start']} to {trace['window_end']}",
+        ),
+        ("seed", f"{trace['seed_strategy']}, period key {trace['period_key']}"),
+        ("seed input", repr(trace["seed_input"])),
+        ("seed hash", trace["seed_hash"]),
+        ("distribution", trace["distribution"]["name"] + (f" ({params})" if params else "")),
+        *_constraints(trace["constraints"]),
+        ("decided by", f"core {trace['core_version']}, zone data {trace['tzdata_version']}"),
+    ):
+        screen.line(f"  {screen.style(f'{label:<13}', 'dim')} {value}")
+    screen.line()
+    rows = [
+        [
+            str(each["attempt"]),
+            f"{each['draw']:.6f}" if trace["window_seconds"] else "-",
+            each["local"],
+            "accepted" if each["accepted"] else f"rejected: {each['objection']}",
+        ]
+        for each in trace["candidates"]
+    ]
+    screen.table(["attempt", "draw", "candidate", ""], rows, ["dim", "", "cyan", ""])
+    screen.line()
+    if trace["unschedulable"]:
+        screen.line(screen.style(f"  UNSCHEDULABLE: {trace['reason']}", "red", "bold"))
+    else:
+        screen.line(f"  starts at {screen.style(trace['chosen_time'], 'green', 'bold')}")
+
+
+def _constraints(constraints: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (side, "; ".join(f"{kind}={text}" for kind, text in clauses.items()))
+        for side in ("only", "avoid")
+        for clauses in constraints.get(side, ())
+    ]

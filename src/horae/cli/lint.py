@@ -1,0 +1,41 @@
+"""`horae lint`: every fault and every doubtful thing in krontab files, one to a line."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from horae.cli import files
+from horae.control.preview import Finding, lint_files
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+
+
+def run(arguments: Namespace, screen: Screen) -> int:
+    texts = {name: files.read_text(name) for name in dict.fromkeys(arguments.files)}
+    findings = lint_files(texts, files.now())
+    errors = sum(finding.severity == "error" for finding in findings)
+    warnings = len(findings) - errors
+    screen.data(
+        {
+            "files": len(texts),
+            "errors": errors,
+            "warnings": warnings,
+            "findings": [finding.to_dict() for finding in findings],
+        }
+    )
+    for finding in findings:
+        show(screen, finding)
+    counted = f"{len(texts)} file{'s' if len(texts) != 1 else ''}"
+    verdict = screen.style("fine", "green") if not findings else f"{errors} faults, {warnings} warnings"
+    screen.line(f"{counted}: {verdict}")
+    return 2 if errors or (arguments.strict and warnings) else 0
+
+
+def show(screen: Screen, finding: Finding) -> None:
+    place = f"{finding.file}:{finding.line}:{finding.column}"
+    severity = screen.style(finding.severity, "red" if finding.severity == "error" else "yellow")
+    screen.line(f"{place}: {severity}: {finding.message} [{finding.code}]")
+    if finding.hint:
+        screen.line(f"    {screen.style(finding.hint, 'dim')}")

@@ -1,0 +1,64 @@
+"""What is printed, and how: colour only on a terminal that wants it, tables by width, JSON when asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from horae.errors import HoraeError
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+class Screen:
+    """One command's output. In JSON mode text is dropped and `data` is printed, so a command need not ask."""
+
+    def __init__(self, *, as_json: bool = False, out: TextIO | None = None, errors: TextIO | None = None) -> None:
+        self.as_json = as_json
+        self.out = out if out is not None else sys.stdout
+        self.errors = errors if errors is not None else sys.stderr
+        wanted = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self.colour = wanted and (self.out.isatty() or "FORCE_COLOR" in os.environ)
+
+    def style(self, text: str, *names: str) -> str:
+        if not self.colour:
+            return text
+        return f"\033[{';'.join(_STYLES[name] for name in names)}m{text}\033[0m"
+
+    def line(self, text: str = "") -> None:
+        if not self.as_json:
+            self.out.write(f"{text}\n")
+
+    def data(self, value: Any) -> None:
+        if self.as_json:
+            json.dump(value, self.out, indent=2, ensure_ascii=False)
+            self.out.write("\n")
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()) -> None:
+        """Columns as wide as their widest cell; `styles` names one style a column, empty for none."""
+        widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+        titles = [cell.ljust(width) for cell, width in zip(header, widths, strict=True)]
+        self.line(f"  {self.style('  '.join(titles).rstrip(), 'dim')}")
+        for row in rows:
+            cells = []
+            for column, cell in enumerate(row):
+                text = cell.ljust(widths[column]) if column < len(row) - 1 else cell
+                style = styles[column] if column < len(styles) else ""
+                cells.append(self.style(text, style) if style and cell else text)
+            self.line("  " + "  ".join(cells).rstrip())
+
+    def error(self, error: HoraeError) -> None:
+        """Tells an error on the error stream: what, where, and the next step."""
+        if self.as_json:
+            json.dump({"error": error.to_dict()}, self.errors, indent=2, ensure_ascii=False)
+            self.errors.write("\n")
+            return
+        self.errors.write(f"horae: {error}\n")
+        if error.hint:
+            self.errors.write(f"       {error.hint}\n")
+
+    def flush(self) -> None:
+        self.out.flush()

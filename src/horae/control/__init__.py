@@ -1,0 +1,1 @@
+"""What people may ask: one service behind every surface. So far previews, which need no store."""

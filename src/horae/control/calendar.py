@@ -1,0 +1,75 @@
+"""A year of a schedule, day by day on its own clocks: what a heat map is drawn from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from horae.control.preview import timezone_of
+from horae.core.instant import instant, seconds_of
+from horae.core.schedule import Cron, Schedule
+from horae.core.zone import zone
+from horae.errors import InvalidInput
+
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Year:
+    """Occurrences by day; `changes` are the days on which the zone's clocks change."""
+
+    year: int
+    timezone: str
+    counts: tuple[tuple[date, int], ...]
+    changes: tuple[date, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(count for _, count in self.counts)
+
+    @property
+    def most(self) -> int:
+        return max((count for _, count in self.counts), default=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "year": self.year,
+            "timezone": self.timezone,
+            "total": self.total,
+            "days": {day.isoformat(): count for day, count in self.counts if count},
+            "clock_changes": [day.isoformat() for day in self.changes],
+        }
+
+
+def year_of(schedule: Schedule, year: int) -> Year:
+    """How often the schedule fires on each day of `year`."""
+    if not 2 <= year <= 9998:
+        raise InvalidInput(f"Invalid year {year}: must lie between 2 and 9998")
+    clocks = zone(timezone_of(schedule))
+    first, last = date(year, 1, 1), date(year, 12, 31)
+    # Two days on either side cover every offset; days outside the year are dropped below.
+    begin = datetime(year, 1, 1, tzinfo=UTC) - timedelta(days=2)
+    end = datetime(year, 12, 31, tzinfo=UTC) + timedelta(days=2)
+    epoch = date(1970, 1, 1)
+    found: Counter[int] = Counter()
+    for at in schedule.between(begin, end):
+        second = seconds_of(at)
+        found[(second + clocks.offset_at(second)) // _DAY] += 1
+    days = [first + timedelta(days=offset) for offset in range((last - first).days + 1)]
+    changes = [
+        epoch + timedelta(days=(change.at + change.before) // _DAY)
+        for change in clocks.transitions(seconds_of(begin), seconds_of(end))
+    ]
+    return Year(
+        year,
+        clocks.key,
+        tuple((day, found[(day - epoch).days]) for day in days),
+        tuple(day for day in changes if day.year == year and isinstance(schedule, Cron)),
+    )
+
+
+def this_year(now: datetime, schedule: Schedule) -> int:
+    """The year the schedule's own clocks show at `now`."""
+    return zone(timezone_of(schedule)).wall(instant(seconds_of(now))).year

@@ -1,0 +1,48 @@
+"""Documents stay true: generated pages equal what the code gives, links lead somewhere, examples run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tools.generate import PAGES
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_generated_page_is_current(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text() == PAGES[name](), "run make golden"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_to_one(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_readme_s_python_example_runs_and_says_what_its_comments_say() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(example, names)  # noqa: S102 - the example is our own text
+    assert names["weekdays"].describe() in example  # type: ignore[attr-defined]  # a Cron, made by the example
+    assert names["decision"].chosen_time is not None  # type: ignore[attr-defined]  # a Decision, likewise
+
+
+def test_the_readme_s_first_screen_has_the_two_commands() -> None:
+    first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:25])
+    assert "make demo" in first_screen
+    assert "make test" in first_screen
+
+
+def test_continuous_integration_runs_both_commands() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "make check" in script
+    assert "make test" in script
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_document_names_a_machine_s_own_paths(path: Path) -> None:
+    assert not re.search(r"(?<![\w.])/(work|root|home)/", path.read_text())

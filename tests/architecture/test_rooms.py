@@ -1,0 +1,140 @@
+"""The rooms of ARCHITECTURE.md: who may import whom, how long a file may be, what a room must say of itself."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import horae
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "horae"
+LONGEST_FILE = 400
+
+EVERYWHERE = {"errors", "version"}
+MAY_IMPORT = {
+    "errors": set(),
+    "version": set(),
+    "events": {"core"},
+    "config": {"core"},
+    "core": set(),
+    "store": {"core"},
+    "cluster": {"core"},
+    "security": {"core", "store"},
+    "runners": {"core", "store", "security", "events"},
+    "engine": {"core", "store", "cluster", "runners", "security", "events"},
+    "control": {"core", "store", "security", "events"},
+    "ddl": {"control", "core"},
+    "web": {"control", "ddl", "events", "core"},
+    "cli": {"app", "web", "ddl", "control", "config"},
+    "testing": {"core", "store", "engine", "control", "events", "app"},
+    "declarative": {"core", "store", "engine", "control", "events"},
+    "app": {"core", "store", "cluster", "runners", "engine", "security", "control", "events", "config", "declarative"},
+    "__init__": {"core", "app"},
+}
+THIRD_PARTY = {"tzdata": {"core"}}
+"""Which rooms may import what is not ours and not the standard library's."""
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "bench").rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else path.stem
+
+
+def imported_modules(path: Path) -> list[tuple[str, int]]:
+    """Absolute names of everything a file imports, late imports included, with the line of each."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative imports hide which room is entered"
+            found.append((node.module or "", node.lineno))
+    return found
+
+
+def forbidden_import(room: str, module: str) -> str | None:
+    """Why `room` may not import `module`, or None where it may."""
+    import sys
+
+    top, _, rest = module.partition(".")
+    if top == "horae":
+        target = rest.partition(".")[0] or "__init__"
+        allowed = MAY_IMPORT[room] | EVERYWHERE | {room}
+        return None if target in allowed else f"{room} may not import {target}"
+    if top in sys.stdlib_module_names:
+        return None
+    return None if room in THIRD_PARTY.get(top, set()) else f"{room} may not import {top}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_imports_only_what_it_may(path: Path) -> None:
+    room = room_of(path)
+    assert room in MAY_IMPORT, f"{room} is not a room of ARCHITECTURE.md"
+    faults = [
+        f"{path.name}:{line}: {reason} ({module})"
+        for module, line in imported_modules(path)
+        if (reason := forbidden_import(room, module)) is not None
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def test_the_import_rule_itself_refuses_what_it_should() -> None:
+    assert forbidden_import("core", "horae.control.preview") == "core may not import control"
+    assert forbidden_import("cli", "horae.core.cron") == "cli may not import core"
+    assert forbidden_import("engine", "horae.control") == "engine may not import control"
+    assert forbidden_import("control", "horae.engine.planner") == "control may not import engine"
+    assert forbidden_import("cli", "tzdata") == "cli may not import tzdata"
+    assert forbidden_import("control", "horae.core.cron") is None
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_file_is_longer_than_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_module_says_its_role(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    assert docstring, f"{path.name} has no docstring"
+    assert docstring.splitlines()[0].endswith((".", ":")), f"{path.name}: its role is not a sentence"
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    empty = {"utils", "util", "common", "helper", "helpers", "manager", "base", "misc"}
+    assert not [path for path in MODULES if path.stem in empty or empty & set(path.relative_to(SOURCE).parts)]
+
+
+def test_the_public_names_are_these_and_no_others() -> None:
+    assert horae.__all__ == [
+        "CORE_VERSION",
+        "Bounded",
+        "Constraints",
+        "Cron",
+        "Decision",
+        "DecisionRequest",
+        "Distribution",
+        "Every",
+        "HoraeError",
+        "Iso8601",
+        "Once",
+        "Queue",
+        "Retry",
+        "Schedule",
+        "Window",
+        "__version__",
+        "decide",
+    ]
+    assert len(horae.__all__) <= 25
+    assert all(hasattr(horae, name) for name in horae.__all__)
+
+
+def test_the_architecture_page_names_every_room_and_module() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    unnamed = [path.name for path in MODULES if path.stem != "__init__" and path.name not in page]
+    assert not unnamed, f"ARCHITECTURE.md does not mention {unnamed}"

@@ -1,0 +1,29 @@
+"""Runs our command line as a process of its own, as a shell would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    code: int
+    out: str
+    errors: str
+
+
+def horae(*arguments: str, stdin: str = "", environment: dict[str, str] | None = None) -> Done:
+    """`horae ARGUMENTS…` with nothing on a terminal, so without colour."""
+    done = subprocess.run(
+        [sys.executable, "-m", "horae.cli", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "120", **(environment or {})},
+    )
+    return Done(done.returncode, done.stdout, done.stderr)

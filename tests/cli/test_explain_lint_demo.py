@@ -1,0 +1,146 @@
+"""`horae explain`, `horae lint` and `horae demo`, and what holds for every command."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.cli.shell import horae
+
+from horae import DecisionRequest, decide
+
+
+def test_explain_shows_the_decision_that_decide_makes(krontab: Path) -> None:
+    at = "2026-03-01T00:00:00Z"
+    trace = json.loads(horae("explain", "backup", "--at", at, "--file", str(krontab), "--json").out)
+    request = DecisionRequest("backup", datetime(2026, 3, 1, tzinfo=UTC), window_duration="2h", salt="s")
+    expected = decide(request).to_dict()
+    assert {key: trace[key] for key in expected} == expected
+    assert trace["seed_input"] == "backup\n2026-03-01T00:00:00Z\ns"
+    assert trace["is_occurrence"] is True
+    assert [each["accepted"] for each in trace["candidates"]] == [True]
+
+
+def test_explain_lists_each_rejected_candidate_and_why(tmp_path: Path) -> None:
+    path = tmp_path / "narrow.kron"
+    path.write_text("0 0 * * * @win(after,10h) @only(hours=9) @avoid(dow=0) name=narrow command=/x\n")
+    done = horae("explain", "narrow", "--at", "2026-03-02T00:00:00Z", "--file", str(path))
+    assert "rejected: not in only hours=9" in done.out
+    assert "accepted" in done.out
+    assert "avoid         dow=0" in done.out
+    sunday = horae("explain", "narrow", "--at", "2026-03-01T00:00:00Z", "--file", str(path), "--json")
+    trace = json.loads(sunday.out)
+    assert trace["unschedulable"] is True
+    assert len(trace["candidates"]) == trace["attempts"] == 64
+    assert {each["objection"] for each in trace["candidates"]} == {"not in only hours=9", "in avoid dow=0"}
+
+
+def test_explain_says_when_the_time_is_not_an_occurrence(krontab: Path) -> None:
+    done = horae("explain", "backup", "--at", "2026-03-01T05:00:00Z", "--file", str(krontab))
+    assert done.code == 0
+    assert "is not one of its occurrences" in done.out
+
+
+def test_explain_takes_the_next_occurrence_when_no_time_is_given(krontab: Path) -> None:
+    trace = json.loads(horae("explain", "backup", "--file", str(krontab), "--json").out)
+    assert trace["is_occurrence"] is True
+    assert trace["nominal_time"] > datetime.now(UTC).isoformat()
+
+
+def test_explain_reads_standard_input() -> None:
+    done = horae("explain", "a", "--file", "-", "--at", "2026-01-01T00:00:00Z", stdin="0 0 * * * name=a command=/x\n")
+    assert "starts at 2026-01-01T00:00:00Z" in done.out
+
+
+def test_lint_of_a_good_file_is_fine(krontab: Path) -> None:
+    done = horae("lint", str(krontab))
+    assert (done.code, done.out) == (0, "1 file: fine\n")
+
+
+def test_lint_tells_every_fault_with_its_place_and_fails(tmp_path: Path) -> None:
+    path = tmp_path / "bad.kron"
+    path.write_text("0 0 * * * name=a command=/x\n0 0 * * * @foo(1) name=b command=/x\n* * * * name=c command=/x\n")
+    done = horae("lint", str(path))
+    assert done.code == 2
+    assert f'{path}:2:11: error: unknown modifier "@foo"' in done.out
+    assert f"{path}:3:9: error: a cron expression has 5 fields" in done.out
+    assert done.out.endswith("1 file: 2 faults, 0 warnings\n")
+
+
+def test_lint_warnings_fail_only_when_strict(tmp_path: Path) -> None:
+    path = tmp_path / "odd.kron"
+    path.write_text("*/7 * * * * name=a command=/x\n")
+    assert horae("lint", str(path)).code == 0
+    strict = horae("lint", "--strict", "--json", str(path))
+    assert strict.code == 2
+    assert [finding["code"] for finding in json.loads(strict.out)["findings"]] == ["uneven-step"]
+
+
+def test_a_name_in_two_files_is_a_fault(tmp_path: Path) -> None:
+    for name in ("one.kron", "two.kron"):
+        (tmp_path / name).write_text("0 0 * * * name=same command=/x\n")
+    done = horae("lint", str(tmp_path / "one.kron"), str(tmp_path / "two.kron"))
+    assert done.code == 2
+    assert 'job "same" is already defined in' in done.out
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [(b"\xff\xfe", "not UTF-8 at byte 0"), (b"x" * (17 * 1024 * 1024), "larger than 16 MiB")],
+)
+def test_a_file_that_cannot_be_text_is_refused(tmp_path: Path, content: bytes, fragment: str) -> None:
+    path = tmp_path / "odd.kron"
+    path.write_bytes(content)
+    done = horae("lint", str(path))
+    assert done.code == 2
+    assert fragment in done.errors
+
+
+def test_a_directory_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    done = horae("lint", str(tmp_path))
+    assert done.code == 2
+    assert "Cannot read" in done.errors
+
+
+def test_the_demo_shows_every_preview_and_writes_nothing(tmp_path: Path) -> None:
+    done = horae("demo")
+    assert done.code == 0
+    for expected in (
+        "1. Say what will run",
+        "clocks go forward, skipped",
+        "rejected: not in only",
+        "█",
+        "[unschedulable]",
+    ):
+        assert expected in done.out
+    assert not list(tmp_path.iterdir())
+    assert set(json.loads(horae("demo", "--json").out)) == {"next", "explain", "calendar", "lint"}
+
+
+def test_the_sample_jobs_can_be_saved_once_and_are_clean(tmp_path: Path) -> None:
+    path = tmp_path / "demo.kron"
+    assert horae("demo", "--save", str(path)).code == 0
+    assert horae("lint", str(path)).code == 0
+    assert horae("next", str(path), "nightly-backup").code == 0
+    again = horae("demo", "--save", str(path))
+    assert again.code == 2
+    assert "exists already" in again.errors
+
+
+def test_colour_is_used_only_where_it_is_wanted() -> None:
+    arguments = ("next", "@daily", "--count", "1")
+    assert "\033[" not in horae(*arguments).out
+    assert "\033[" in horae(*arguments, environment={"FORCE_COLOR": "1"}).out
+    assert "\033[" not in horae(*arguments, environment={"FORCE_COLOR": "1", "NO_COLOR": "1"}).out
+
+
+def test_an_unknown_command_is_invalid_input() -> None:
+    done = horae("frobnicate")
+    assert done.code == 2
+    assert "invalid choice" in done.errors
+
+
+def test_the_version_is_printed() -> None:
+    assert horae("--version").out.startswith("horae 0.")

@@ -1,0 +1,154 @@
+"""`horae next`, run as people run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.shell import horae
+
+BERLIN_SPRING = ("30 2 * * *", "--tz", "Europe/Berlin", "--from", "2027-03-26T12:00:00Z")
+
+
+def test_the_next_ten_weekday_mornings_are_shown_on_the_schedule_s_own_clocks() -> None:
+    done = horae("next", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--count", "10", "--from", "2026-10-22T00:00:00Z")
+    lines = done.out.splitlines()
+    assert lines[1] == "  At 09:00 on Monday through Friday, Europe/Berlin time"
+    assert len([line for line in lines if " 09:00 " in line and "UTC" not in line]) == 10 + 1
+    assert "Fri 2026-10-23 09:00 +02:00  2026-10-23 07:00:00Z" in done.out
+    assert "Mon 2026-10-26 09:00 +01:00  2026-10-26 08:00:00Z" in done.out
+
+
+def test_a_time_the_clocks_skip_is_marked_where_it_would_have_been() -> None:
+    done = horae("next", *BERLIN_SPRING, "--count", "3")
+    marked = [line for line in done.out.splitlines() if "<-" in line]
+    assert len(marked) == 1
+    assert marked[0].startswith("  2  Mon 2027-03-29 02:30 +02:00  2027-03-29 00:30:00Z")
+    assert marked[0].endswith("<- 2027-03-28 02:30 in Europe/Berlin: clocks go forward, skipped")
+
+
+def test_shift_fires_at_the_first_moment_after_the_gap_and_says_so() -> None:
+    done = horae("next", *BERLIN_SPRING, "--count", "2", "--gap", "shift", "--json")
+    shown = json.loads(done.out)
+    assert [each["nominal"] for each in shown["occurrences"]] == ["2027-03-27T01:30:00Z", "2027-03-28T01:00:00Z"]
+    assert shown["daylight_effects"] == [
+        {"kind": "shifted", "wall": "2027-03-28 02:30", "count": 1, "at": "2027-03-28T01:00:00Z"}
+    ]
+
+
+def test_json_has_the_schedule_its_description_and_every_occurrence() -> None:
+    shown = json.loads(horae("next", "@daily", "--count", "2", "--from", "2026-01-01T00:00:00Z", "--json").out)
+    assert shown == {
+        "schedule": "cron @daily",
+        "description": "At 00:00 every day",
+        "timezone": "UTC",
+        "from": "2026-01-01T00:00:00Z",
+        "occurrences": [
+            {
+                "job": "preview",
+                "nominal": f"2026-01-0{day}T00:00:00Z",
+                "chosen": f"2026-01-0{day}T00:00:00Z",
+                "local": f"{name} 2026-01-0{day} 00:00 +00:00",
+            }
+            for day, name in ((2, "Fri"), (3, "Sat"))
+        ],
+        "daylight_effects": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("every 90s", ["2026-01-31T00:01:30Z", "2026-01-31T00:03:00Z"]),
+        ("P1M", ["2026-02-28T00:00:00Z", "2026-03-28T00:00:00Z"]),
+        ("R3/2026-01-31T00:00:00Z/P1M", ["2026-02-28T00:00:00Z", "2026-03-31T00:00:00Z"]),
+    ],
+)
+def test_intervals_and_iso_8601_are_previewed_too(target: str, expected: list[str]) -> None:
+    shown = json.loads(horae("next", target, "--count", "2", "--from", "2026-01-31T00:00:00Z", "--json").out)
+    assert [each["nominal"] for each in shown["occurrences"]] == expected
+
+
+def test_a_schedule_that_is_over_says_never_again() -> None:
+    assert "never again" in horae("next", "R2/2020-01-01T00:00:00Z/P1D").out
+
+
+def test_one_job_of_a_file_shows_its_chosen_times(krontab: Path) -> None:
+    done = horae("next", str(krontab), "backup", "--count", "2", "--from", "2026-03-01T00:00:00Z", "--json")
+    shown = json.loads(done.out)
+    assert [(each["nominal"], each["job"]) for each in shown["occurrences"]] == [
+        ("2026-03-02T00:00:00Z", "backup"),
+        ("2026-03-03T00:00:00Z", "backup"),
+    ]
+    assert all(each["nominal"] <= each["chosen"] < each["nominal"][:11] + "02:00:01Z" for each in shown["occurrences"])
+
+
+def test_a_whole_file_shows_all_jobs_in_the_order_of_their_slots(krontab: Path) -> None:
+    shown = json.loads(horae("next", str(krontab), "--count", "30", "--from", "2026-03-01T00:00:00Z", "--json").out)
+    slots = [each["nominal"] for each in shown["occurrences"]]
+    assert slots == sorted(slots)
+    assert {each["job"] for each in shown["occurrences"]} == {"backup", "hourly"}
+
+
+def test_a_naive_from_is_read_on_the_schedule_s_clocks() -> None:
+    options = ("--tz", "Asia/Tokyo", "--count", "1", "--from", "2026-05-01T08:00:00", "--json")
+    shown = json.loads(horae("next", "0 9 * * *", *options).out)
+    assert shown["from"] == "2026-04-30T23:00:00Z"
+    assert shown["occurrences"][0]["nominal"] == "2026-05-01T00:00:00Z"
+
+
+def test_the_calendar_counts_every_day_of_the_year_and_marks_clock_changes() -> None:
+    options = ("--calendar", "--year", "2026", "--tz", "Europe/Berlin")
+    shown = json.loads(horae("next", "0 9 * * 1-5", *options, "--json").out)
+    assert shown["total"] == len(shown["days"]) == 261
+    assert shown["clock_changes"] == ["2026-03-29", "2026-10-25"]
+    drawn = horae("next", "0 9 * * 1-5", *options).out
+    assert drawn.count("█") == 261 + 1
+    assert "! clocks change: 2026-03-29, 2026-10-25" in drawn
+
+
+def test_a_denser_day_is_drawn_fuller() -> None:
+    drawn = horae("next", "0 0-11 1 * *", "--calendar", "--year", "2026").out
+    both = horae("next", "0 */6 * * *", "--calendar", "--year", "2026").out
+    assert drawn.count("█") == 12 + 1
+    assert both.count("█") == 365 + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "fragment"),
+    [
+        (("0 9 * *",), 2, "must have exactly 5 fields"),
+        (("0 0 31 2 *",), 2, "never fires"),
+        (("0 9 * * *", "--tz", "Europe/Belrin"), 2, "Did you mean Europe/Berlin"),
+        (("0 9 * * *", "--count", "0"), 2, "Invalid count 0"),
+        (("0 9 * * *", "--from", "yesterday"), 2, "--from"),
+        (("30 2 * * *", "--tz", "Europe/Berlin", "--from", "2027-03-28T02:30:00"), 2, "skip it"),
+        (("0 9 * * *", "--calendar", "--year", "10000"), 2, "Invalid year 10000"),
+        (("missing.kron", "job"), 1, 'No file "missing.kron"'),
+        (("0", "9"), 2, "Put a cron expression in quotes"),
+    ],
+)
+def test_bad_input_is_told_in_a_line_with_the_next_step(arguments: tuple[str, ...], code: int, fragment: str) -> None:
+    done = horae("next", *arguments)
+    assert done.code == code
+    assert fragment in done.errors
+    assert "Traceback" not in done.errors
+    assert done.out == ""
+
+
+def test_an_error_is_json_when_json_was_asked_for() -> None:
+    done = horae("next", "61 * * * *", "--json")
+    error = json.loads(done.errors)["error"]
+    assert (error["code"], error["number"]) == ("invalid_cron", 1111)
+    assert error["details"] == {
+        "expression": "61 * * * *",
+        "field": "minute",
+        "reason": "has the value 61 out of range 0-59",
+    }
+
+
+def test_a_job_that_is_not_in_the_file_names_those_that_are(krontab: Path) -> None:
+    done = horae("next", str(krontab), "nobody")
+    assert done.code == 1
+    assert "Jobs there: backup, hourly" in done.errors

@@ -1,0 +1,52 @@
+"""Writes the documentation that is made from the code: lifecycle diagrams and the list of errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from horae import errors
+from horae.core.lifecycle import MACHINES, diagram
+
+DOCS = Path(__file__).parents[1] / "docs"
+_NOTE = "<!-- Made from the code by `make golden`; edit the code instead. -->"
+
+
+def lifecycle_page() -> str:
+    """Every machine as a diagram and as a table."""
+    parts = ["# Lifecycle", _NOTE]
+    parts.append(
+        "Where a row may begin, and where each state may go. Anything else raises `IllegalTransition` and changes "
+        "nothing. A state that goes nowhere is terminal: its row is never edited again."
+    )
+    for machine in MACHINES:
+        parts.append(f"## {machine.name.capitalize()}")
+        parts.append(f"```mermaid\n{diagram(machine)}\n```")
+        rows = [f"| {state} | {', '.join(sorted(machine.moves[state])) or 'terminal'} |" for state in machine.states]
+        born = f"| (birth) | {', '.join(sorted(machine.births))} |"
+        parts.append("\n".join(["| from | to |", "|---|---|", born, *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def errors_page() -> str:
+    """The error tree as a table, by number."""
+    found = [each for name in errors.__all__ if isinstance(each := getattr(errors, name), type)]
+    classes = sorted((each for each in found if issubclass(each, errors.HoraeError)), key=lambda each: each.number)
+    rows = [f"| {each.number} | `{each.code}` | `{each.__name__}` | `{each.__mro__[1].__name__}` |" for each in classes]
+    intro = (
+        "Every error is a `horae.HoraeError` with a stable `code` and `number`, a message that says what was wrong and "
+        "where, often a `hint` with the next step, and `details` for programs."
+    )
+    table = "\n".join(["| number | code | class | is a |", "|---|---|---|---|", *rows])
+    return "\n\n".join(["# Errors", _NOTE, intro, table]) + "\n"
+
+
+PAGES = {"lifecycle.md": lifecycle_page, "errors.md": errors_page}
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
