@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from horae.core.cron import DAY, HOUR, MONTH, WEEKDAY, FieldFault, FieldShape, parse_field
@@ -127,7 +128,7 @@ def _dicts(value: Any, side: str) -> list[Mapping[str, Any]]:
     given = [value] if isinstance(value, Mapping) else value
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidConstraint(f"Invalid {side} constraint {shown(value)}: must be a mapping or a list of mappings")
-    listed = list(given)
+    listed = list(islice(given, _MOST_VALUES))
     for each in listed:
         if not isinstance(each, Mapping):
             raise InvalidConstraint(f"Invalid {side} constraint {shown(each)}: must be a mapping")
@@ -150,11 +151,11 @@ def parse_clause(kind: str, value: Any, side: str = "only") -> Clause:
     if isinstance(value, str | int | date) and not isinstance(value, bool):
         values: list[Any] = [value]
     elif isinstance(value, Iterable) and not isinstance(value, Mapping):
-        values = list(value)
+        values = list(islice(value, _MOST_VALUES + 1))
     else:
         raise InvalidConstraint(f"Invalid {side} constraint {name}: {shown(value)} is not a list of values")
     if not values or len(values) > _MOST_VALUES:
-        raise InvalidConstraint(f"Invalid {side} constraint {name}: it must list at least one value")
+        raise InvalidConstraint(f"Invalid {side} constraint {name}: it must list 1 to {_MOST_VALUES} values")
     texts = sorted({text for each in values for text in _value_text(each, name, side).split(",")})
     return _compile(name, ",".join(texts), side)
 

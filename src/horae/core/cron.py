@@ -82,9 +82,11 @@ def _parse_element(text: str, shape: FieldShape, *, extended: bool) -> int:
         first, dash, second = body.partition("-")
         low = _number(first, shape, extended=extended)
         if dash:
-            high = _number(second, shape, extended=extended, ends_range=True)
+            high = _number(second, shape, extended=extended, ends_range=low > 0)
+        elif slash:
+            low, high = (0 if low > shape.high else low), shape.high
         else:
-            high = max(low, shape.high) if slash else low
+            high = low
         if low > high:
             raise FieldFault(f"has a range that wraps around: {low}-{high}")
     mask = 0
@@ -101,7 +103,7 @@ def _number(text: str, shape: FieldShape, *, extended: bool, ends_range: bool = 
         named = text.lower()
         if extended and named in shape.names:
             value = shape.names.index(named) + shape.first_name
-            # "fri-sun" ends on the Sunday that follows, as "5-7" does.
+            # "fri-sun" ends on the Sunday that follows, as "5-7" does; "sun-sun" is one day.
             return 7 if shape is WEEKDAY and value == 0 and ends_range else value
         raise FieldFault(f"has {text[:40]!a}, which is not a number{_offer(named, shape, extended=extended)}")
     digits = text.lstrip("0") or "0"
@@ -130,14 +132,14 @@ def _step(text: str) -> int:
 
 
 def _year_starts() -> tuple[list[int], bytes]:
-    """For years 0 to 10002: the epoch day of January 1, and which of the 14 shapes the year has."""
+    """For years 0 to 10002: the epoch day of January 1, and which of the 14 shapes the year has (14: none)."""
     starts, shapes = [], bytearray()
     day = 1 - date(1970, 1, 1).toordinal() - 366
     for year in range(10_003):
         leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
         starts.append(day)
-        # 1970-01-01 was a Thursday; Sunday counts as 0.
-        shapes.append((day + 4) % 7 * 2 + leap)
+        # 1970-01-01 was a Thursday; Sunday counts as 0. Years the calendar does not have match nothing.
+        shapes.append((day + 4) % 7 * 2 + leap if 1 <= year <= 9999 else 14)
         day += 366 if leap else 365
     return starts, bytes(shapes)
 
@@ -255,8 +257,6 @@ def compile_cron(expression: str, dialect: str = "extended") -> CronTable:
 
 
 def _split(expression: str, *, extended: bool) -> list[str]:
-    if not isinstance(expression, str):
-        raise InvalidCron(repr(expression), "expression", f"must be text, not {type(expression).__name__}")
     if len(expression) > LONGEST_EXPRESSION:
         raise InvalidCron(expression, "expression", f"is longer than {LONGEST_EXPRESSION} characters")
     trimmed = expression.strip(" \t")
@@ -297,4 +297,4 @@ def _year_masks(days: int, months: int, weekdays: int, *, either_day: bool) -> t
         for leap in (0, 1):
             either = by_date[leap] | by_weekday if either_day else by_date[leap] & by_weekday
             masks.append(either & in_month[leap])
-    return tuple(masks)
+    return (*masks, 0)

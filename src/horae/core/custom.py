@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from horae.core.schedule import Schedule, read_keys
+from horae.core.bounds import read_keys
+from horae.core.schedule import Schedule
 from horae.errors import InvalidSchedule, shown
 
 

@@ -70,8 +70,8 @@ def sampler(distribution: Distribution, width: int, nominal: int, mode: str) -> 
     if distribution is UNIFORM:
         slots = width + 1
         return lambda draw: int(draw * slots)
-    if not isinstance(distribution, Distribution):
-        raise InvalidDistribution(f"Invalid distribution {shown(distribution)}: must be a Distribution")
+    if not isinstance(distribution, Distribution) or not isinstance(distribution.name, str):
+        raise InvalidDistribution(f"Invalid distribution {shown(distribution)}: must be a Distribution with a name")
     return _sampler(distribution.name, distribution.items(), width, nominal, mode)
 
 
@@ -84,7 +84,7 @@ def check(distribution: Distribution) -> None:
 def _sampler(
     name: str, items: tuple[tuple[str, str], ...], width: int, nominal: int, mode: str
 ) -> Callable[[float], int]:
-    if not isinstance(name, str) or name not in DISTRIBUTIONS:
+    if name not in DISTRIBUTIONS:
         known = ", ".join(DISTRIBUTIONS)
         raise InvalidDistribution(f"Invalid distribution {shown(name)}", hint=f"Choose one of: {known}.")
     params = dict(items)

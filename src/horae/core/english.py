@@ -84,12 +84,13 @@ def _even_step(values: list[int], size: int) -> int | None:
 def _days(table: CronTable) -> str:
     days, weekdays = _values(table.days >> 1, 31), _values(table.weekdays, 7)
     dates = _dates([day + 1 for day in days])
-    names = _series([_WEEKDAYS[day] for day in weekdays], weekdays)
+    named = [_WEEKDAYS[day] for day in weekdays]
+    names = _series(named, weekdays)
     if table.either_day:
         return "" if len(days) == 31 or len(weekdays) == 7 else f"on {dates} and on every {names}"
     if len(days) == 31:
         return "" if len(weekdays) == 7 else f"on {names}"
-    return f"on {dates}" if len(weekdays) == 7 else f"on {dates} if that is a {names}"
+    return f"on {dates}" if len(weekdays) == 7 else f"on {dates} if that is {_joined(named, 'or')}"
 
 
 def _dates(days: list[int]) -> str:
@@ -112,8 +113,8 @@ def _series(words: list[str], values: list[int]) -> str:
     return _joined(parts)
 
 
-def _joined(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+def _joined(parts: list[str], last: str = "and") -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
 def _ordinal(number: int) -> str:

@@ -36,6 +36,14 @@ def aware(value: datetime, name: str = "time") -> datetime:
         ) from None
 
 
+def clamped(value: datetime, name: str = "time") -> datetime:
+    """`value` in UTC, or the calendar's end where its offset reaches beyond that: good enough to compare with."""
+    second = seconds_of(value, name)
+    if second > LAST:
+        return datetime.max.replace(tzinfo=UTC)
+    return datetime.min.replace(tzinfo=UTC) if second < FIRST else aware(value, name)
+
+
 def instant(seconds: int) -> datetime:
     """The UTC datetime `seconds` after 1970; the caller keeps within FIRST and LAST."""
     return EPOCH + timedelta(0, seconds)

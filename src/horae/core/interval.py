@@ -13,18 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
+from horae.core.bounds import bound_text, bounds, last_before, last_second, moment, read_keys, read_times
 from horae.core.duration import DurationLike, format_duration, whole_seconds
 from horae.core.instant import EPOCH, FIRST, LAST, aware, floored, rfc3339, seconds_of
-from horae.core.schedule import (
-    Schedule,
-    bound_text,
-    bounds,
-    last_before,
-    last_second,
-    moment,
-    read_keys,
-    read_times,
-)
+from horae.core.schedule import Schedule
 from horae.core.zone import UTC_ZONE, Zone, zone
 from horae.errors import InvalidIso8601, InvalidSchedule, shown
 
@@ -71,7 +63,9 @@ class Every(Schedule):
     def previous(self, before: datetime) -> datetime | None:
         second = min(last_before(before), self._last)
         if self._base is None:
-            found = second + 1 - self.seconds
+            found = last_before(before) + 1 - self.seconds
+            if found > self._last:
+                return None
         else:
             steps = (second - self._base) // self.seconds
             if steps < self._lowest:
@@ -176,12 +170,15 @@ class Iso8601(Schedule):
         highest = None if count is None else (0 if fixed is not None else 1) + count - 1
         if ends_there:
             lowest, highest = (None if count is None else 1 - count), 0
+        base = fixed if fixed is not None else None if anchor is None else seconds_of(anchor)
+        if base is not None and (months or days) and not FIRST <= base + self.zone.offset_at(base) <= LAST:
+            raise self._invalid(f"counts from a time outside the years 1 to 9999 on the clocks of {self.tz}")
         put(self, "months", months)
         put(self, "days", days)
         put(self, "seconds", seconds)
         put(self, "start", moment(fixed))
         put(self, "anchor", anchor)
-        put(self, "_base", fixed if fixed is not None else None if anchor is None else seconds_of(anchor))
+        put(self, "_base", base)
         put(self, "_lowest", lowest)
         put(self, "_highest", highest)
 
@@ -217,7 +214,7 @@ class Iso8601(Schedule):
 
     def _slot(self, base: int, count: int) -> int | None:
         """The UTC second of the `count`-th slot after `base`; None where it does not exist. Raises OverflowError."""
-        if not self.months and not self.days:
+        if not count or (not self.months and not self.days):
             return base + count * self.seconds
         wall = base + self.zone.offset_at(base)
         day, clock = divmod(wall, 86_400)
@@ -303,7 +300,7 @@ class Iso8601(Schedule):
         calendar = (self.months, self.days, self.seconds)
         if self.zone is UTC_ZONE:
             calendar = (self.months, 0, self.days * 86_400 + self.seconds)
-        key = self.zone.key if self.months or self.days else None
+        key = self.zone.key if calendar[0] or calendar[1] else None
         return (calendar, key, self._base, self._lowest, self._highest)
 
     def __str__(self) -> str:

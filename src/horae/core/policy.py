@@ -57,14 +57,14 @@ class Retry:
         longest = _LONGEST_DELAY if self.max_interval is None else parse_duration(self.max_interval)
         wait = parse_duration(self.interval).total_seconds()
         limit = longest.total_seconds()
-        for _ in range(retry if self.factor > 1.0 and wait > 0.0 else 0):
-            wait *= self.factor
-            if wait >= limit:
-                break
+        try:
+            wait = min(wait * self.factor**retry, limit)
+        except OverflowError:
+            wait = limit if wait else 0.0
         if self.jitter:
             draw = int.from_bytes(sha256(attempt_id.encode()).digest()[:8], "big") / 2.0**64
             wait *= 1.0 + self.jitter * (2.0 * draw - 1.0)
-        return min(timedelta(seconds=min(wait, limit)), longest)
+        return timedelta(seconds=min(wait, limit))
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {

@@ -15,12 +15,13 @@ from functools import lru_cache
 from heapq import merge
 from typing import Any, ClassVar, Literal, Self
 
+from horae.core.bounds import bound_text, bounds, first_second, last_before, last_second, moment, read_keys, read_times
 from horae.core.cron import DIALECTS, CronTable, compile_cron
 from horae.core.english import describe_cron
-from horae.core.instant import EPOCH, FIRST, LAST, aware, floored, instant, parse_instant, rfc3339, seconds_of
+from horae.core.instant import EPOCH, FIRST, aware, clamped, floored, instant, rfc3339, seconds_of
 from horae.core.zone import REACH, UTC_ZONE, Zone, zone
 from horae.core.zoned import next_second, previous_second
-from horae.errors import InvalidSchedule, shown
+from horae.errors import InvalidCron, InvalidSchedule, shown
 
 _MICROSECOND = timedelta(microseconds=1)
 _decoders: dict[str, Callable[[Mapping[str, Any]], Schedule]] = {}
@@ -47,7 +48,7 @@ class Schedule(ABC):
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """The times with `start < t <= end`, in order, computed as they are asked for."""
-        limit = aware(end, "end")
+        limit = clamped(end, "end")
         found = self.next(start)
         while found is not None and found <= limit:
             yield found
@@ -114,56 +115,6 @@ def schedule_from_dict(data: Mapping[str, Any]) -> Schedule:
     return decode(data)
 
 
-def read_keys(data: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """The arguments in `data` without its kind; a key outside `known` is refused by name."""
-    for key in data:
-        if key != "kind" and key not in known:
-            raise InvalidSchedule(
-                f"Invalid {data['kind']} schedule: unknown key {shown(key)}", hint=f"Known keys: {', '.join(known)}."
-            )
-    return {key: data[key] for key in known if data.get(key) is not None}
-
-
-def read_times(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
-    """`arguments` with the texts under `names` read as instants."""
-    for name in names:
-        if isinstance(arguments.get(name), str):
-            arguments[name] = parse_instant(arguments[name], name)
-    return arguments
-
-
-def bound_text(value: datetime) -> str:
-    """An instant as `to_dict` writes it, with its fraction if it has one."""
-    return rfc3339(value) if not value.microsecond else value.isoformat()
-
-
-def bounds(start: datetime | None, end: datetime | None) -> tuple[datetime | None, datetime | None]:
-    """Both bounds in UTC; refused when the end comes before the start."""
-    first = aware(start, "start") if start is not None else None
-    last = aware(end, "end") if end is not None else None
-    if first is not None and last is not None and last < first:
-        raise InvalidSchedule(f"Invalid schedule: end {bound_text(last)} comes before start {bound_text(first)}")
-    return first, last
-
-
-def first_second(start: datetime | None) -> int:
-    """The last whole second that lies before `start`: searches begin strictly after it."""
-    return FIRST - 1 if start is None else seconds_of(start) - (0 if start.microsecond else 1)
-
-
-def last_second(end: datetime | None) -> int:
-    return LAST if end is None else seconds_of(end)
-
-
-def last_before(before: datetime) -> int:
-    """The last whole second strictly before `before`."""
-    return seconds_of(before, "before") - (0 if before.microsecond else 1)
-
-
-def moment(second: int | None) -> datetime | None:
-    return None if second is None else EPOCH + timedelta(0, second)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Cron(Schedule):
     """A cron expression on the clocks of one zone.
@@ -196,6 +147,8 @@ class Cron(Schedule):
                 raise InvalidSchedule(
                     f"Invalid {name} {shown(value)} for a cron schedule", hint=f"Choose one of: {', '.join(known)}."
                 )
+        if not isinstance(self.expr, str):
+            raise InvalidCron(repr(self.expr), "expression", f"must be text, not {type(self.expr).__name__}")
         start, end = bounds(self.start, self.end)
         put = object.__setattr__
         put(self, "start", start)
@@ -254,7 +207,8 @@ class Cron(Schedule):
             day = (found + offset) // 86_400
             midnight = day * 86_400 - offset
             index = bisect_left(starts, midnight - REACH)
-            if midnight + 86_399 <= last and (index == len(starts) or starts[index] > midnight + 86_400):
+            quiet = index == len(starts) or starts[index] > midnight + 86_400
+            if quiet and midnight >= FIRST and midnight + 86_399 <= last:
                 # No clock change anywhere near this day: the rest of it is one row of ready-made steps.
                 base = instant(midnight)
                 wanted = timedelta(0, found - midnight)
@@ -319,10 +273,10 @@ class Once(Schedule):
         object.__setattr__(self, "at", floored(self.at, "at"))
 
     def next(self, after: datetime) -> datetime | None:
-        return self.at if self.at > aware(after, "after") else None
+        return self.at if self.at > clamped(after, "after") else None
 
     def previous(self, before: datetime) -> datetime | None:
-        return self.at if self.at < aware(before, "before") else None
+        return self.at if self.at < clamped(before, "before") else None
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"kind": self.kind, "at": rfc3339(self.at)}
@@ -382,6 +336,8 @@ class Union(Schedule):
         parts = read_keys(data, "parts").get("parts")
         if not isinstance(parts, list | tuple):
             raise InvalidSchedule("Invalid union schedule: parts must be a list")
+        if any(isinstance(part, Mapping) and part.get("kind") == cls.kind for part in parts):
+            raise InvalidSchedule("Invalid union schedule: a union inside a union; list all parts in one")
         return cls(tuple(schedule_from_dict(part) for part in parts))
 
     def _meaning(self) -> tuple[object, ...]:

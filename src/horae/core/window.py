@@ -123,8 +123,11 @@ class Window:
         known = {"mode", "duration", "distribution", "seed", "salt", "only", "avoid"}
         if not isinstance(data, Mapping) or not {"mode", "duration"} <= set(data) <= known:
             raise InvalidWindow(f"Invalid window {shown(data)}: needs mode and duration, may have {sorted(known)}")
-        drawn = data.get("distribution", {"name": "uniform"})
-        distribution = Distribution(drawn.get("name", "uniform"), drawn.get("params", {}))
+        drawn = data.get("distribution", "uniform")
+        if isinstance(drawn, Mapping):
+            distribution = Distribution(drawn.get("name", "uniform"), drawn.get("params", {}))
+        else:
+            distribution = Distribution(drawn)
         constraints = Constraints(data.get("only"), data.get("avoid"))
         return cls(
             data["mode"],

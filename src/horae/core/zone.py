@@ -48,7 +48,8 @@ class Zone:
         self._rule = data.rule
         self._listed_until = data.listed_until
         self._year = max(1970, instant(data.listed_until).year) - 1
-        self._covered = data.listed_until if data.rule.begin else LAST + REACH
+        # A year early, so that whoever stands near the last listed change sees what the rule adds after it.
+        self._covered = data.listed_until - 370 * 86_400 if data.rule.begin else LAST + REACH
 
     def cover(self, utc: int) -> None:
         """Makes sure the stretches are known at and well after `utc`. Only ever adds, so readers need no lock."""

@@ -23,6 +23,9 @@ def next_second(table: CronTable, zone: Zone, utc: int, *, once: bool, shift: bo
     starts, offsets = zone.starts, zone.offsets
     index = bisect_right(starts, utc)
     while True:
+        if index == len(starts):
+            zone.cover(utc)
+            starts, offsets = zone.starts, zone.offsets
         offset = offsets[index]
         minute = table.next_minute((utc + offset) // 60)
         end = starts[index] if index < len(starts) else None

@@ -1,0 +1,209 @@
+"""The tree of errors: drawn as it is, numbered once, plain in JSON, and the same after a trip between processes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import re
+import traceback
+from typing import Any
+
+import pytest
+
+import horae
+from horae import errors
+from horae.errors import (
+    CronNeverFires,
+    DependencyCycle,
+    HoraeError,
+    InvalidCron,
+    InvalidInput,
+    InvalidKrontab,
+    NotFound,
+    shown,
+)
+
+CLASSES = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, HoraeError)]
+SPECIAL: list[HoraeError] = [
+    InvalidCron("0 0 * * *", "minute", "is odd", hint="Try another."),
+    CronNeverFires("0 0 31 2 *", "day", "never fires"),
+    InvalidKrontab("oops", file="jobs", line=3, column=7, hint="Try another."),
+    DependencyCycle(("a", "b", "a")),
+]
+
+
+def made(kind: type[HoraeError]) -> HoraeError:
+    for each in SPECIAL:
+        if type(each) is kind:
+            return each
+    return kind("something", hint="Do this.", details={"name": "x"})
+
+
+def drawn() -> dict[str, tuple[int, str | None]]:
+    """Name to number and parent, read from the tree in the module's docstring."""
+    found: dict[str, tuple[int, str | None]] = {}
+    path: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"    ((?:[│├└─ ]{4})*)([A-Z]\w+) +(\d{4})\b", line)
+        if match:
+            depth = len(match[1]) // 4
+            path = [*path[:depth], match[2]]
+            found[match[2]] = (int(match[3]), path[-2] if depth else None)
+    return found
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
+    parents = {each: each.__bases__[0].__name__ if each is not HoraeError else None for each in CLASSES}
+    expected = {each.__name__: (each.number, parents[each]) for each in CLASSES}
+    documented = drawn()
+    del expected["CronNeverFires"]
+    number, _ = documented.pop("CronNeverFires")
+    assert documented == expected
+    assert number == CronNeverFires.number
+
+
+def test_a_cron_that_never_fires_is_drawn_where_it_belongs() -> None:
+    assert drawn()["CronNeverFires"] == (CronNeverFires.number, CronNeverFires.__bases__[0].__name__)
+
+
+def test_every_class_has_a_code_and_a_number_of_its_own() -> None:
+    assert all("code" in vars(each) and "number" in vars(each) for each in CLASSES)
+    assert len({each.code for each in CLASSES}) == len(CLASSES)
+    assert len({each.number for each in CLASSES}) == len(CLASSES)
+    for each in CLASSES:
+        assert re.sub(r"(?<!^)(?=[A-Z])", "_", each.__name__).lower() == each.code
+
+
+def test_numbers_grow_along_the_tree() -> None:
+    for each in CLASSES:
+        if each is not HoraeError:
+            parent = each.__bases__[0]
+            assert issubclass(parent, HoraeError)
+            assert parent.number < each.number
+    assert all(1100 <= each.number < 1200 for each in CLASSES if issubclass(each, InvalidInput))
+    assert all(1200 <= each.number < 1300 for each in CLASSES if issubclass(each, NotFound))
+
+
+def test_the_codes_and_numbers_so_far_are_frozen() -> None:
+    frozen = {
+        "horae_error": 1000,
+        "invalid_input": 1100,
+        "invalid_duration": 1101,
+        "invalid_time": 1102,
+        "unknown_zone": 1103,
+        "invalid_name": 1104,
+        "invalid_identifier": 1105,
+        "invalid_schedule": 1110,
+        "invalid_cron": 1111,
+        "cron_never_fires": 1112,
+        "invalid_iso8601": 1113,
+        "invalid_decision": 1120,
+        "invalid_window": 1121,
+        "invalid_distribution": 1122,
+        "invalid_seed": 1123,
+        "invalid_constraint": 1124,
+        "invalid_policy": 1130,
+        "invalid_definition": 1131,
+        "dependency_cycle": 1132,
+        "invalid_krontab": 1140,
+        "invalid_file": 1141,
+        "not_found": 1200,
+        "job_not_found": 1201,
+        "illegal_transition": 1300,
+    }
+    known = {each.code: each.number for each in CLASSES}
+    assert {code: known.get(code) for code in frozen} == frozen
+
+
+def test_every_class_is_exported() -> None:
+    assert set(errors.__all__) == {each.__name__ for each in CLASSES} | {"shown"}
+    assert errors.__all__ == sorted(errors.__all__)
+    assert horae.HoraeError is HoraeError
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_an_error_as_a_dict_is_plain_json(kind: type[HoraeError]) -> None:
+    error = made(kind)
+    data = error.to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert set(data) <= {"code", "number", "message", "hint", "details"}
+    assert (data["code"], data["number"], data["message"]) == (kind.code, kind.number, str(error))
+
+
+def test_what_an_error_lacks_is_left_out_of_its_dict() -> None:
+    assert HoraeError("oops").to_dict() == {"code": "horae_error", "number": 1000, "message": "oops"}
+    full = HoraeError(
+        "oops", hint="Do this.", details={"at": {1}, "count": 2, "none": None, "flag": True, "ratio": 0.5}
+    )
+    assert full.to_dict()["hint"] == "Do this."
+    assert full.to_dict()["details"] == {"at": "{1}", "count": 2, "none": None, "flag": True, "ratio": 0.5}
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_hint_is_kept_out_of_the_message_and_shown_as_a_note(kind: type[HoraeError]) -> None:
+    error = made(kind)
+    if error.hint is None:
+        assert not getattr(error, "__notes__", [])
+        return
+    assert error.hint not in str(error)
+    assert error.__notes__ == [error.hint]
+    assert error.hint in "".join(traceback.format_exception(error))
+
+
+def test_special_errors_carry_their_parts() -> None:
+    cron, _, krontab, cycle = SPECIAL
+    assert cron.details == {"expression": "0 0 * * *", "field": "minute", "reason": "is odd"}
+    assert str(cron) == 'Invalid cron expression "0 0 * * *": minute field is odd'
+    assert krontab.details == {"file": "jobs", "line": 3, "column": 7, "reason": "oops"}
+    assert str(krontab) == "jobs:3:7: oops"
+    assert str(cycle) == "Dependencies form a cycle: a -> b -> a"
+    assert isinstance(cycle, DependencyCycle)
+    assert cycle.cycle == ("a", "b", "a")
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_an_error_is_the_same_after_a_copy_and_after_a_trip_to_another_process(kind: type[HoraeError]) -> None:
+    error = made(kind)
+    for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301 - our own bytes
+        assert type(other) is kind
+        assert (str(other), other.to_dict()) == (str(error), error.to_dict())
+        assert getattr(other, "__notes__", None) == getattr(error, "__notes__", None)
+
+
+SHOWN: list[tuple[Any, str]] = [
+    ("plain", '"plain"'),
+    ("", '""'),
+    ("tab\tnul\0end", '"tab\\tnul\\x00end"'),
+    ("\ud800", '"\\ud800"'),
+    ("ü 漢 👍", '"ü 漢 👍"'),
+    ("\u202eevil", '"\\u202eevil"'),
+    (5, '"5"'),
+    (None, '"None"'),
+    (["a"], "\"['a']\""),
+    ("x" * 120, f'"{"x" * 120}"'),
+    ("x" * 121, f'"{"x" * 120}…" (121 characters)'),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), SHOWN, ids=[f"{value!a}"[:30] for value, _ in SHOWN])
+def test_a_value_is_shown_on_one_printable_line(value: Any, expected: str) -> None:
+    assert shown(value) == expected
+    assert shown(value).isprintable()
+
+
+class Shy:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def nested(depth: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize("value", [10**5000, nested(100_000), Shy()], ids=["huge number", "deep list", "bad repr"])
+def test_even_a_value_that_cannot_be_printed_is_shown(value: Any) -> None:
+    assert 2 < len(shown(value)) < 300
