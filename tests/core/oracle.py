@@ -181,10 +181,12 @@ def read_field(text: str, field: int, dialect: Dialect) -> frozenset[int]:
             first = read_value(first_text, field, dialect)
             if last_text:
                 last = read_value(last_text, field, dialect)
-                if field == WEEKDAY and last_text.lower() == "sun":
+                if field == WEEKDAY and last_text.lower() == "sun" and first > 0:
                     last = 7
+            elif step_text:
+                first = 0 if field == WEEKDAY and first == 7 else first
             else:
-                last = max(first, high) if step_text else first
+                last = first
         if first > last:
             raise Refused(element)
         values.update(range(first, last + 1, int(step_text or 1)))

@@ -89,7 +89,7 @@ BAD: list[tuple[str, dict[str, Any], type[HoraeError], str]] = [
         InvalidConstraint,
         "minutes",
     ),
-    ("a clause out of range", {"constraints": Constraints(avoid={"hours": 24})}, InvalidConstraint, "hours=24"),
+    ("a clause out of range", {"constraints": Constraints(avoid={"hours": 24})}, InvalidConstraint, "hours"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -157,4 +158,4 @@ def test_a_cycle_is_found_exactly_where_there_is_no_order_to_run_in(graph: dict[
     if found is not None:
         assert found[0] == found[-1]
         assert len(set(found)) == len(found) - 1
-        assert all(after in whole[before] for before, after in zip(found, found[1:], strict=False))
+        assert all(after in whole[before] for before, after in pairwise(found))

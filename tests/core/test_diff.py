@@ -61,12 +61,8 @@ def test_the_next_day_still_runs_at_the_old_time() -> None:
 
 
 def test_gracefully_until_a_time_leaves_everything_before_it() -> None:
-    update = Update("graceful", until=at("13:30"))
+    update = Update("graceful", until=at("13:15"))
     assert compared(HOURLY, Cron("30 * * * *"), "10:15", "15:00", update) == {
-        "added": ["14:30"],
-        "removed": ["14:00", "15:00"],
-        "kept": ["11:00", "12:00", "13:00"],
-    } or compared(HOURLY, Cron("30 * * * *"), "10:15", "15:00", update) == {
         "added": ["13:30", "14:30"],
         "removed": ["14:00", "15:00"],
         "kept": ["11:00", "12:00", "13:00"],

@@ -238,7 +238,7 @@ def test_an_odd_value_raises_nothing_but_errors_of_ours(value: Any) -> None:
             ends_well(lambda read=read: read(value))  # type: ignore[misc]
 
 
-@settings(many, max_examples=400)
+@settings(many, max_examples=250)
 @given(ALMOST)
 def test_an_almost_right_dict_raises_nothing_but_errors_of_ours(data: dict[str, Any]) -> None:
     ends_well(lambda: asked_of(schedule_from_dict(data)))
