@@ -9,7 +9,7 @@
     │   ├── InvalidIdentifier     1105   malformed, or one kind of id in the place of another
     │   ├── InvalidSchedule       1110
     │   │   ├── InvalidCron       1111   names the expression, the field and the reason
-    │   │   ├── CronNeverFires    1112
+    │   │   │   └── CronNeverFires 1112
     │   │   └── InvalidIso8601    1113
     │   ├── InvalidDecision       1120
     │   │   ├── InvalidWindow     1121
@@ -30,6 +30,7 @@ Codes and numbers are a contract: they are stored in catalogs and matched by pro
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import Any, ClassVar
 
 __all__ = [
@@ -58,14 +59,25 @@ __all__ = [
     "NotFound",
     "UnknownZone",
     "shown",
+    "told",
 ]
 
 _LONGEST_QUOTE = 120
 
 
+def told(value: object) -> str:
+    """Any value as text. Never raises: what cannot be written out is told by its type."""
+    if isinstance(value, str):
+        return value
+    try:
+        return str(value) if isinstance(value, date | timedelta) else repr(value)
+    except Exception:  # noqa: BLE001 - whatever a stranger's repr raises, the error being told comes first
+        return f"<{type(value).__name__}>"
+
+
 def shown(value: object) -> str:
     """A value as an error message may show it: quoted, printable, and never longer than a line or two."""
-    text = value if isinstance(value, str) else repr(value)
+    text = told(value)
     cut = text[:_LONGEST_QUOTE]
     visible = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
     return f'"{visible}"' if len(text) <= _LONGEST_QUOTE else f'"{visible}…" ({len(text)} characters)'
@@ -89,6 +101,10 @@ class HoraeError(Exception):
         if hint:
             self.add_note(hint)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default would call the class with the message alone, which not every class takes.
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
     def to_dict(self) -> dict[str, Any]:
         """The form every `--json` surface prints: plain values only, absent parts left out."""
         plain = {
@@ -97,6 +113,12 @@ class HoraeError(Exception):
         }
         shape = {"code": self.code, "number": self.number, "message": self.message, "hint": self.hint, "details": plain}
         return {key: value for key, value in shape.items() if value}
+
+
+def _rebuilt(cls: type[HoraeError], arguments: tuple[Any, ...], state: dict[str, Any]) -> HoraeError:
+    error = cls.__new__(cls, *arguments)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInput(HoraeError):

@@ -104,12 +104,12 @@ def test_a_schedule_that_has_ended_or_not_begun_is_not_touched() -> None:
 
 def test_an_effect_is_told_in_words_and_in_plain_values() -> None:
     skipped, once = of_the_year(Cron("*/30 2 * * *", tz="Europe/Berlin"))
-    assert str(skipped) == "2025-03-30 02:00 and 1 more does not exist there and is skipped (Europe/Berlin)"
-    assert str(once) == "2025-10-26 02:00 and 1 more occurs twice there and fires the first time only (Europe/Berlin)"
+    assert str(skipped) == "2025-03-30 02:00 (and 1 more) in Europe/Berlin: clocks go forward, skipped"
+    assert str(once) == "2025-10-26 02:00 (and 1 more) in Europe/Berlin: clocks go back, fires the first time only"
     shifted = of_the_year(Cron("30 2 * * *", tz="Europe/Berlin", gap="shift", fold="both"))
     assert [str(effect) for effect in shifted] == [
-        "2025-03-30 02:30 does not exist there and fires at 2025-03-30T01:00:00Z instead (Europe/Berlin)",
-        "2025-10-26 02:30 occurs twice there and fires both times (Europe/Berlin)",
+        "2025-03-30 02:30 in Europe/Berlin: clocks go forward, fires at 2025-03-30T01:00:00Z",
+        "2025-10-26 02:30 in Europe/Berlin: clocks go back, fires both times",
     ]
     assert skipped.to_dict() == {
         "kind": "skipped",

@@ -186,7 +186,8 @@ def test_a_window_is_refused_when_it_is_made(change: dict[str, Any], error: type
         {"mode": "after"},
         {"duration": "1h"},
         {"mode": "after", "duration": "1h", "shape": 2},
-        {"mode": "after", "duration": "1h", "distribution": "uniform"},
+        {"mode": "after", "duration": "1h", "distribution": "poisson"},
+        {"mode": "after", "duration": "1h", "distribution": 5},
         {"mode": "after", "duration": "1h", "distribution": {"name": "uniform", "params": 5}},
         {"mode": "after", "duration": "1h", "distribution": {"name": "uniform", "parms": {}}},
         {"mode": "after", "duration": "1h", "only": "hours"},
@@ -196,6 +197,11 @@ def test_a_window_is_refused_when_it_is_made(change: dict[str, Any], error: type
 def test_a_window_is_not_read_from_anything_else(data: Any) -> None:
     with pytest.raises(HoraeError):
         Window.from_dict(data)
+
+
+def test_a_distribution_without_parameters_is_read_from_its_name() -> None:
+    data = {"mode": "after", "duration": "1h", "distribution": "skewEarly"}
+    assert Window.from_dict(data) == Window.after("1h", Distribution("skewEarly"))
 
 
 def test_a_window_reads_back_from_its_dict() -> None:

@@ -15,6 +15,7 @@ from tests.core.golden_decisions import Mode
 
 from horae.core.decision import DecisionRequest
 from horae.core.distribution import DISTRIBUTIONS, Distribution, check, normal_quantile, sampler
+from horae.core.window import Window
 from horae.errors import InvalidDistribution
 
 LOWEST, HIGHEST = 0.0, 1 - 2.0**-53
@@ -231,6 +232,23 @@ def test_parameters_are_printed_sorted_and_as_text() -> None:
     assert str(distribution) == "normal,mu=mid,sigma=5m"
     assert distribution.to_dict() == {"name": "normal", "params": {"mu": "mid", "sigma": "5m"}}
     assert str(Distribution()) == "uniform"
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        Distribution("skewEarly", {"shape": "2.5"}),
+        Distribution("skewEarly", {"shape": 3}),
+        Distribution("skewLate", {"shape": 2.5}),
+        Distribution("exponential", {"lambda": Decimal("0.5"), "dir": "late"}),
+        Distribution("normal", {"sigma": timedelta(minutes=5)}),
+    ],
+    ids=repr,
+)
+def test_a_distribution_equals_what_is_read_back_from_its_dict(distribution: Distribution) -> None:
+    window = Window.after("1h", distribution)
+    assert Distribution(**distribution.to_dict()) == distribution
+    assert Window.from_dict(window.to_dict()) == window
 
 
 @pytest.mark.parametrize(

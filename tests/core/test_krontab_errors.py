@@ -36,10 +36,10 @@ BAD = [
     ('0 3 * * * @seed(daily,salt=^"x) name=a command=b', "this quote is never closed"),
     ("0 3 * * * @tz^(UTC name=a command=b", "this parenthesis is never closed"),
     ("0 3 * * * @win^(after,1h name=a command=b", "this parenthesis is never closed"),
-    ("0 3 * * * name=a command=b^\0c", "control character"),
-    ("0 3 * * * name=a command=b^\rc", "control character"),
-    ("^\ufeff0 3 * * * name=a command=b", "control character"),
-    ("0 3 * * * name=a command=b^\ud800", "control character"),
+    ("0 3 * * * name=a command=b^\0c", "cannot be printed"),
+    ("0 3 * * * name=a command=b^\rc", "cannot be printed"),
+    ("^\ufeff0 3 * * * name=a command=b", "cannot be printed"),
+    ("0 3 * * * name=a command=b^\ud800", "cannot be printed"),
     # Modifiers.
     ("0 3 * * * ^@zone(UTC) name=a command=b", 'unknown modifier "@zone"'),
     ("0 3 * * * ^@ name=a command=b", "unknown modifier"),
@@ -154,7 +154,7 @@ def test_a_missing_field_is_told_before_a_comment_or_after_it() -> None:
 
 def test_a_quoted_word_is_no_modifier() -> None:
     for text in ('"@tz(UTC)"', '"@only(hours=8)"'):
-        with pytest.raises(InvalidKrontab, match="neither a modifier nor a field"):
+        with pytest.raises(InvalidKrontab, match="neither a modifier nor a field|unknown field"):
             parse_line(f"0 3 * * * {text} name=a command=b")
 
 

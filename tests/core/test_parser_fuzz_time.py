@@ -100,12 +100,14 @@ def union_of(count: int) -> dict[str, Any]:
 def best_time(read: Callable[[int], object], size: int) -> float:
     times: list[float] = []
     gc.disable()
-    while len(times) < 5 and sum(times) < 0.1 and (not times or times[0] > FAST / 20):
-        began = process_time()
-        with suppress(HoraeError):
-            read(size)
-        times.append(process_time() - began)
-    gc.enable()
+    try:
+        while len(times) < 5 and sum(times) < 0.1 and (not times or times[0] > FAST / 20):
+            began = process_time()
+            with suppress(HoraeError):
+                read(size)
+            times.append(process_time() - began)
+    finally:
+        gc.enable()
     return min(times)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -196,7 +196,7 @@ def _preview(title: str, subjects: tuple[_Subject, ...], start: datetime, count:
     slots = merge(*(_named_slots(subject, begin, end) for subject in subjects))
     found = tuple(_occurrence(subject, at) for at, _, subject in islice(slots, count))
     single = subjects[0] if len(subjects) == 1 else None
-    last = max((each.nominal for each in found), default=begin) + timedelta(days=1)
+    last = instant(min(seconds_of(found[-1].nominal if found else begin) + 86_400, LAST))
     touched = sorted(
         (effect for subject in subjects for effect in _effects(subject.schedule, begin, last)),
         key=lambda effect: (effect.at, effect.wall),

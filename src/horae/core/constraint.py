@@ -6,20 +6,23 @@ any of its values; one satisfied set is enough. A time that matches any `avoid` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from horae.core.cron import DAY, HOUR, MONTH, WEEKDAY, FieldFault, FieldShape, parse_field
-from horae.errors import InvalidConstraint, shown
+from horae.errors import InvalidConstraint, InvalidTime, shown
 
 KINDS = ("hours", "dow", "dom", "months", "between", "dates")
 _SHAPES: dict[str, FieldShape] = {"hours": HOUR, "dow": WEEKDAY, "dom": DAY, "months": MONTH}
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
+_LAST_DAY = date.max.toordinal()
 _MOST_VALUES = 10_000
+_DAY_TEXT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +92,22 @@ class Constraints:
 
     only: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None
     avoid: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None
+    _rules: Rules | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "only", _kept(self.only))
+        object.__setattr__(self, "avoid", _kept(self.avoid))
 
     def rules(self) -> Rules:
-        """Raises InvalidConstraint, which names the clause and the value."""
-        if self.only is None and self.avoid is None:
-            return NO_RULES
-        only = tuple(clauses for each in _dicts(self.only, "only") if (clauses := _clauses(each, "only")))
-        avoid = tuple(clause for each in _dicts(self.avoid, "avoid") for clause in _clauses(each, "avoid"))
-        return Rules(only, avoid)
+        """What was given, understood. Raises InvalidConstraint, which names the clause and the value."""
+        if self._rules is None:
+            sets = [_clauses(each, "only") for each in _dicts(self.only, "only")]
+            # A set without clauses is satisfied by every time, and one satisfied set is enough.
+            only = tuple(sets) if all(sets) else ()
+            avoid = tuple(clause for each in _dicts(self.avoid, "avoid") for clause in _clauses(each, "avoid"))
+            object.__setattr__(self, "_rules", Rules(only, avoid))
+        assert self._rules is not None
+        return self._rules
 
     def to_dict(self) -> dict[str, Any]:
         """Canonical text for every clause; empty when nothing is constrained."""
@@ -116,72 +127,113 @@ class Constraints:
 
 
 def moment_of(wall: int) -> Moment:
+    """Takes the wall second `wall` apart. Raises InvalidTime outside the years 1 to 9999."""
     day, second = divmod(wall, 86_400)
     ordinal = day + _EPOCH_DAY
+    if not 1 <= ordinal <= _LAST_DAY:
+        raise InvalidTime("Invalid time: lies outside the years 1 to 9999 on the clocks its constraints are read in")
     on = date.fromordinal(ordinal)
     return Moment(second // 3600, ordinal % 7, on.day, on.month, second // 60, ordinal)
 
 
-def _dicts(value: Any, side: str) -> list[Mapping[str, Any]]:
-    if value is None:
+def _kept(given: Any) -> Any:
+    """What was given in a form that can be read more than once: iterators become tuples."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, Mapping):
+        return {key: _listed(value) for key, value in given.items()}
+    return tuple(_kept(each) for each in _listed(given)) if isinstance(given, Iterable) else given
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        return value
+    return tuple(islice(value, _MOST_VALUES + 1))
+
+
+def _dicts(given: Any, side: str) -> list[Mapping[str, Any]]:
+    if given is None:
         return []
-    given = [value] if isinstance(value, Mapping) else value
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidConstraint(f"Invalid {side} constraint {shown(value)}: must be a mapping or a list of mappings")
-    listed = list(islice(given, _MOST_VALUES))
+    listed = [given] if isinstance(given, Mapping) else given
+    if not isinstance(listed, list | tuple) or len(listed) > _MOST_VALUES:
+        raise InvalidConstraint(f"Invalid {side} constraint {shown(given)}: must be a mapping or a list of mappings")
     for each in listed:
         if not isinstance(each, Mapping):
             raise InvalidConstraint(f"Invalid {side} constraint {shown(each)}: must be a mapping")
-    return listed
+    return list(listed)
 
 
 def _clauses(given: Mapping[str, Any], side: str) -> tuple[Clause, ...]:
-    return tuple(
-        parse_clause(kind, value, side) for kind, value in sorted(given.items(), key=lambda item: str(item[0]))
-    )
+    values: dict[str, list[str]] = {}
+    for kind, value in given.items():
+        name = _kind(kind, side)
+        values.setdefault(name, []).extend(_texts(name, value, side))
+    return tuple(_compile(name, tuple(values[name]), side) for name in sorted(values))
 
 
 def parse_clause(kind: str, value: Any, side: str = "only") -> Clause:
     """One clause from its kind and its values: numbers, text, or a list of either."""
+    name = _kind(kind, side)
+    return _compile(name, tuple(_texts(name, value, side)), side)
+
+
+def _kind(kind: str, side: str) -> str:
     name = "dates" if kind == "date" else kind
     if name not in KINDS:
         raise InvalidConstraint(
             f"Invalid {side} constraint: unknown clause {shown(kind)}", hint=f"Known clauses: {', '.join(KINDS)}."
         )
+    return name
+
+
+def _texts(name: str, value: Any, side: str) -> list[str]:
+    """The values of one clause as texts without commas."""
     if isinstance(value, str | int | date) and not isinstance(value, bool):
-        values: list[Any] = [value]
+        values: Iterable[Any] = [value]
     elif isinstance(value, Iterable) and not isinstance(value, Mapping):
-        values = list(islice(value, _MOST_VALUES + 1))
+        values = value
     else:
         raise InvalidConstraint(f"Invalid {side} constraint {name}: {shown(value)} is not a list of values")
-    if not values or len(values) > _MOST_VALUES:
+    found = [part.strip() for each in values for part in _value_text(each, name, side).split(",")]
+    if not 1 <= len(found) <= _MOST_VALUES:
         raise InvalidConstraint(f"Invalid {side} constraint {name}: it must list 1 to {_MOST_VALUES} values")
-    texts = sorted({text for each in values for text in _value_text(each, name, side).split(",")})
-    return _compile(name, ",".join(texts), side)
+    return found
 
 
 def _value_text(value: Any, name: str, side: str) -> str:
-    text = value.isoformat() if isinstance(value, date) else value
-    if isinstance(text, int) and not isinstance(text, bool):
-        text = str(text)
-    if not isinstance(text, str) or len(text) > _MOST_VALUES:
+    if type(value) is date and name == "dates":
+        return value.isoformat()
+    if type(value) is int and name in _SHAPES and abs(value) < _MOST_VALUES:
+        return str(value)
+    if not isinstance(value, str) or len(value) > _MOST_VALUES:
         raise InvalidConstraint(f"Invalid {side} constraint {name}: {shown(value)} is not a value it takes")
-    return text.strip()
+    return value
 
 
 @lru_cache(maxsize=1024)
-def _compile(name: str, text: str, side: str) -> Clause:
+def _compile(name: str, texts: tuple[str, ...], side: str) -> Clause:
     try:
         if name in _SHAPES:
-            if "*" in text or "/" in text:
+            if any("*" in text or "/" in text for text in texts):
                 raise FieldFault("takes numbers and ranges only")
-            mask = parse_field(text, _SHAPES[name], extended=True)
+            mask = parse_field(",".join(texts), _SHAPES[name], extended=True)
             return Clause(name, _ranges_text(mask), mask=mask)
-        parse = _minutes if name == "between" else _days
-        pairs = tuple(parse(part.strip()) for part in text.split(","))
-        return Clause(name, text, ranges=pairs)
+        if name == "between":
+            pairs = sorted({_minutes(text) for text in texts})
+            return Clause(name, ",".join(f"{_clock_text(a)}-{_clock_text(b)}" for a, b in pairs), ranges=tuple(pairs))
+        pairs = sorted({_days(text) for text in texts})
+        return Clause(name, ",".join(_days_text(first, last) for first, last in pairs), ranges=tuple(pairs))
     except FieldFault as fault:
-        raise InvalidConstraint(f"Invalid {side} constraint {name}={text[:120]}: {fault}") from fault
+        raise InvalidConstraint(f"Invalid {side} constraint {name} {shown(','.join(texts))}: {fault}") from fault
+
+
+def _clock_text(minute: int) -> str:
+    return f"{minute // 60:02d}:{minute % 60:02d}"
+
+
+def _days_text(first: int, last: int) -> str:
+    begin = date.fromordinal(first).isoformat()
+    return begin if first == last else f"{begin}..{date.fromordinal(last).isoformat()}"
 
 
 def _ranges_text(mask: int) -> str:
@@ -215,10 +267,17 @@ def _clock(text: str, highest: int) -> int:
 def _days(text: str) -> tuple[int, int]:
     first, dots, last = text.partition("..")
     try:
-        begin = date.fromisoformat(first.strip())
-        end = date.fromisoformat(last.strip()) if dots else begin
+        begin = _day(first)
+        end = _day(last) if dots else begin
     except ValueError:
         raise FieldFault(f"has {text[:40]!a}, which is not YYYY-MM-DD or YYYY-MM-DD..YYYY-MM-DD") from None
     if end < begin:
         raise FieldFault(f"has a range of days that ends before it begins: {text[:40]}")
     return begin.toordinal(), end.toordinal()
+
+
+def _day(text: str) -> date:
+    # date.fromisoformat also reads 20260301 and 2026-W09-7, which would be surprising here.
+    if not _DAY_TEXT.fullmatch(text.strip()):
+        raise ValueError(text)
+    return date.fromisoformat(text.strip())

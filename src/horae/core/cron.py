@@ -145,7 +145,7 @@ def _year_starts() -> tuple[list[int], bytes]:
 
 
 _JANUARY, _SHAPE = _year_starts()
-_MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _EVERY_SEVENTH = sum(1 << day for day in range(0, 366, 7))
 
 
@@ -281,7 +281,7 @@ def _year_masks(days: int, months: int, weekdays: int, *, either_day: bool) -> t
     in_month = [0, 0]
     for leap in (0, 1):
         start = 0
-        for month, usual in enumerate(_MONTH_LENGTHS, start=1):
+        for month, usual in enumerate(MONTH_LENGTHS, start=1):
             length = usual + 1 if leap and month == 2 else usual
             if months >> month & 1:
                 whole = (1 << length) - 1

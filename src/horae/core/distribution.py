@@ -6,16 +6,18 @@ their last bits differ between machines, and two nodes that disagree by a second
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from datetime import timedelta
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 from math import sqrt
 from types import MappingProxyType
 from typing import Any
 
 from horae.core.duration import format_duration, parse_duration
-from horae.errors import InvalidDistribution, InvalidDuration, shown
+from horae.errors import InvalidDistribution, InvalidDuration, shown, told
 
 DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -29,12 +31,16 @@ DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _ANCHORS = ("nominal", "start", "mid", "end")
 _EXACT = Context(prec=40, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, traps=[])
 _ONE = Decimal(1)
-_GREATEST_PARAMETER = Decimal(1_000_000)
+_LEAST_PARAMETER, _GREATEST_PARAMETER = Decimal("0.000001"), Decimal(1_000_000)
+_NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,3})?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Distribution:
-    """A distribution by name with its parameters; checked where it is used, so that it can be read from anywhere."""
+    """A distribution by name with its parameters; checked where it is used, so that it can be read from anywhere.
+
+    Equal to another when name and parameters read the same, however the parameters were written.
+    """
 
     name: str = "uniform"
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -48,6 +54,9 @@ class Distribution:
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "params": dict(self.items())}
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Distribution) and (self.name, self.items()) == (other.name, other.items())
+
     def __hash__(self) -> int:
         return hash((self.name, self.items()))
 
@@ -59,10 +68,11 @@ UNIFORM = Distribution()
 
 
 def _as_text(value: object) -> str:
-    try:
-        return format_duration(parse_duration(value)) if type(value).__name__ == "timedelta" else str(value)  # type: ignore[arg-type]  # the name is the check: only a timedelta passes
-    except InvalidDuration as error:
-        raise InvalidDistribution(str(error)) from error
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, Decimal):
+        return str(value)
+    return told(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def sampler(distribution: Distribution, width: int, nominal: int, mode: str) -> Callable[[float], int]:
@@ -98,7 +108,10 @@ def _sampler(
     slots = width + 1
 
     def offset(draw: float) -> int:
-        return min(max(int(position(draw) * slots // 1), 0), width)
+        found = position(draw)
+        # Never by the decimal settings of the thread that asks: they are the host program's.
+        scaled = _EXACT.multiply(found, Decimal(slots)) if isinstance(found, Decimal) else found * slots
+        return min(max(int(scaled), 0), width)
 
     return offset
 
@@ -132,12 +145,9 @@ def _same(draw: float) -> float:
 
 
 def _positive(text: str, name: str, key: str) -> Decimal:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        number = Decimal("NaN")
-    if not number.is_finite() or not 0 < number <= _GREATEST_PARAMETER:
-        reason = f"must be a number above 0 and at most {_GREATEST_PARAMETER}"
+    number = _EXACT.create_decimal(text) if _NUMBER.fullmatch(text) else Decimal("NaN")
+    if not number.is_finite() or not _LEAST_PARAMETER <= number <= _GREATEST_PARAMETER:
+        reason = f"must be a number from {_LEAST_PARAMETER} to {_GREATEST_PARAMETER}"
         raise InvalidDistribution(f"Invalid distribution parameter {key} {shown(text)} for {name}: {reason}")
     return number
 
@@ -147,7 +157,7 @@ def _sigma(text: str | None, width: int) -> float:
         return width / 6
     try:
         # A bare number is seconds here as everywhere durations are taken.
-        duration = parse_duration(float(text) if text.replace(".", "", 1).isdecimal() else text, name="sigma")
+        duration = parse_duration(float(text) if _NUMBER.fullmatch(text) else text, name="sigma")
     except InvalidDuration as error:
         raise InvalidDistribution(f"Invalid distribution parameter sigma for normal: {error}") from error
     if not duration:
@@ -159,17 +169,17 @@ def _skewed(shape: Decimal, *, late: bool) -> Callable[[float], float | Decimal]
     if shape == 2:
         return (lambda draw: 1.0 - (1.0 - draw) * (1.0 - draw)) if late else (lambda draw: draw * draw)
     if late:
-        return lambda draw: _EXACT.subtract(_ONE, _EXACT.power(_EXACT.subtract(_ONE, Decimal(draw)), shape))
-    return lambda draw: _EXACT.power(Decimal(draw), shape)
+        return lambda draw: _EXACT.subtract(_ONE, _EXACT.power(_EXACT.subtract(_ONE, Decimal.from_float(draw)), shape))
+    return lambda draw: _EXACT.power(Decimal.from_float(draw), shape)
 
 
 def _exponential(rate: Decimal, *, late: bool) -> Callable[[float], Decimal]:
     """The exponential cut off at the window's far end: u maps through the inverse of that truncated distribution."""
-    mass = _EXACT.subtract(_ONE, _EXACT.exp(-rate))
+    mass = _EXACT.subtract(_ONE, _EXACT.exp(_EXACT.minus(rate)))
 
     def position(draw: float) -> Decimal:
-        remaining = _EXACT.subtract(_ONE, _EXACT.multiply(Decimal(draw), mass))
-        early = _EXACT.divide(-_EXACT.ln(remaining), rate)
+        remaining = _EXACT.subtract(_ONE, _EXACT.multiply(Decimal.from_float(draw), mass))
+        early = _EXACT.divide(_EXACT.minus(_EXACT.ln(remaining)), rate)
         return _EXACT.subtract(_ONE, early) if late else early
 
     return position
@@ -194,7 +204,7 @@ def normal_quantile(draw: float) -> float:
     if -0.425 <= centred <= 0.425:
         return _ratio(0.180625 - centred * centred, *_MIDDLE) * centred
     tail = draw if centred < 0 else 1.0 - draw
-    depth = sqrt(float(-_EXACT.ln(Decimal(tail))))
+    depth = sqrt(-float(_EXACT.ln(Decimal.from_float(tail))))
     value = _ratio(depth - 1.6, *_TAIL) if depth <= 5.0 else _ratio(depth - 5.0, *_FAR_TAIL)
     return -value if centred < 0 else value
 

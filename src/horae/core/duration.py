@@ -21,20 +21,21 @@ _MICROSECONDS = {
 }
 _UNITS = {
     **{unit: unit for unit in _MICROSECONDS},
-    "µs": "us",
+    **dict.fromkeys(("µs", "\u03bcs"), "us"),
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
     **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
     **dict.fromkeys(("day", "days"), "d"),
     **dict.fromkeys(("week", "weeks"), "w"),
 }
-_PART = re.compile(r"\s*([0-9]{1,15})(?:\.([0-9]{1,9}))?\s*([a-zµ]{1,7})", re.IGNORECASE)
+_PART = re.compile(r"\s*([0-9]{1,15})(?:\.([0-9]{1,9}))?\s*([a-zµ\u03bc]{1,7})", re.IGNORECASE)
 _ISO = re.compile(
     r"P(?:([0-9]{1,9})W)?(?:([0-9]{1,9})D)?"
     r"(?:T(?=[0-9])(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})(?:\.([0-9]{1,6}))?S)?)?"
 )
 _HINT = 'Write a duration as "90s", "1h30m", "2 days", "PT5M", a number of seconds, or a timedelta.'
 _LONGEST = timedelta(days=366 * 1000)
+_LONGEST_TEXT = 200
 
 
 def parse_duration(value: DurationLike, *, name: str = "duration") -> timedelta:
@@ -44,9 +45,11 @@ def parse_duration(value: DurationLike, *, name: str = "duration") -> timedelta:
     elif isinstance(value, str):
         result = _from_text(value, name)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value) or abs(value) > _LONGEST.total_seconds():
-            raise _invalid(name, value, "is not a finite number of seconds within a thousand years")
-        result = timedelta(seconds=value)
+        if isinstance(value, float) and math.isnan(value):
+            raise _invalid(name, value, "is not a number")
+        if abs(value) > _LONGEST.total_seconds():
+            raise _invalid(name, value, "is longer than a thousand years")
+        result = timedelta(seconds=value) if value >= 0 else timedelta(-1)
     else:
         raise _invalid(name, value, f"is a {type(value).__name__}, not a duration")
     if result < timedelta(0):
@@ -77,9 +80,11 @@ def format_duration(duration: timedelta) -> str:
 
 
 def _from_text(text: str, name: str) -> timedelta:
-    trimmed = text[:200].strip()
-    if len(text) > len(trimmed) + 100 or not trimmed:
-        raise _invalid(name, text, "is empty or far too long")
+    trimmed = text.strip() if len(text) <= _LONGEST_TEXT else ""
+    if not trimmed:
+        raise _invalid(name, text, f"must have 1 to {_LONGEST_TEXT} characters")
+    if trimmed[0] == "-":
+        raise _invalid(name, text, "is negative")
     if trimmed[0] == "P":
         return _from_iso(trimmed, name)
     position, total = 0, 0

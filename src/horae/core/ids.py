@@ -15,7 +15,7 @@ from datetime import datetime
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from horae.core.instant import seconds_of
-from horae.errors import InvalidIdentifier, InvalidName, shown
+from horae.errors import InvalidIdentifier, InvalidName, shown, told
 
 NS_JOB = uuid5(NAMESPACE_URL, "urn:horae:job")
 NS_RUN = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
@@ -39,7 +39,7 @@ def checked_name(name: str, what: str = "job name") -> str:
     elif not name.isprintable() or name != name.strip():
         reason = "must be printable and must not begin or end with a space"
     if reason:
-        raise InvalidName(f"Invalid {what} {shown(name)}: {reason}", details={"name": str(name)[:_LONGEST_NAME]})
+        raise InvalidName(f"Invalid {what} {shown(name)}: {reason}", details={"name": told(name)[:_LONGEST_NAME]})
     return name
 
 
@@ -66,8 +66,8 @@ def task_run_id(run: str, task: UUID) -> str:
 
 
 def attempt_id(task_run: str, number: int) -> str:
-    if number < 1:
-        raise InvalidIdentifier(f"Invalid attempt number {number}: attempts count from 1")
+    if type(number) is not int or number < 1:
+        raise InvalidIdentifier(f"Invalid attempt number {shown(number)}: attempts count from 1")
     return ATTEMPT + str(uuid5(NS_ATTEMPT, f"{checked_id(task_run, TASK_RUN)}:{number}"))
 
 
@@ -76,8 +76,9 @@ def schedule_key(scheduled_time: datetime, shard: UUID | None = None) -> str:
 
 
 def trigger_key(request: str) -> str:
-    if not isinstance(request, str) or not 1 <= len(request) <= _LONGEST_NAME:
-        raise InvalidIdentifier(f"Invalid idempotency key {shown(request)}: must have 1 to {_LONGEST_NAME} characters")
+    if not isinstance(request, str) or not 1 <= len(request) <= _LONGEST_NAME or not request.isprintable():
+        reason = f"must be 1 to {_LONGEST_NAME} printable characters"
+        raise InvalidIdentifier(f"Invalid idempotency key {shown(request)}: {reason}")
     return f"trigger:{request}"
 
 

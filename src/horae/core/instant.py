@@ -32,7 +32,7 @@ def aware(value: datetime, name: str = "time") -> datetime:
         raise _not_an_instant(value, name) from None
     except OverflowError:
         raise InvalidTime(
-            f"Invalid {name} {shown(str(value))}: lies outside the years 1 to 9999 in UTC", details={"name": name}
+            f"Invalid {name} {shown(value)}: lies outside the years 1 to 9999 in UTC", details={"name": name}
         ) from None
 
 
@@ -85,4 +85,4 @@ def _not_an_instant(value: object, name: str) -> InvalidTime:
         reason, hint = "has no time zone", "Give an aware datetime: datetime(…, tzinfo=timezone.utc)."
     else:
         reason, hint = f"is a {type(value).__name__}, not a datetime", "Give an aware datetime."
-    return InvalidTime(f"Invalid {name} {shown(str(value))}: {reason}", hint=hint, details={"name": name})
+    return InvalidTime(f"Invalid {name} {shown(value)}: {reason}", hint=hint, details={"name": name})

@@ -206,6 +206,8 @@ class Iso8601(Schedule):
         found = self.zone.instants(wall)
         if not found:
             raise self._invalid(f"starts at {text}, which {self.tz} skips that day")
+        if not FIRST <= found[0] <= LAST:
+            raise self._invalid(f"has {shown(text)}, which lies outside the years 1 to 9999")
         return found[0]
 
     def _invalid(self, reason: str) -> InvalidIso8601:

@@ -136,9 +136,9 @@ class _Reader:
         only: list[tuple[Clause, ...]] = []
         avoid: list[Clause] = []
         fields: dict[str, Piece] = {}
-        env: list[tuple[str, str]] = []
+        env: dict[str, str] = {}
         for piece in rest:
-            if not piece.text.startswith("@"):
+            if not piece.raw.startswith("@"):
                 self._field(piece, fields, env)
                 continue
             name = self._modifier(piece, modifiers)
@@ -161,7 +161,7 @@ class _Reader:
             concurrency=concurrency,
             deadline=deadline,
             suspend=suspend,
-            env=tuple(env),
+            env=tuple(env.items()),
             shell=self._flag(fields["shell"]) if "shell" in fields else False,
             umask=self._umask(fields["umask"]) if "umask" in fields else None,
             timeout=self.at(timeout.column, parse_duration, timeout.value, name="timeout") if timeout else None,
@@ -197,7 +197,7 @@ class _Reader:
         modifiers[name] = piece
         return name
 
-    def _field(self, piece: Piece, fields: dict[str, Piece], env: list[tuple[str, str]]) -> None:
+    def _field(self, piece: Piece, fields: dict[str, Piece], env: dict[str, str]) -> None:
         name, equals, _ = piece.text.partition("=")
         if not equals or name not in FIELDS:
             reason = f"unknown field {shown(name)}" if equals else f"{piece.shown} is neither a modifier nor a field"
@@ -206,9 +206,9 @@ class _Reader:
             key, middle, value = piece.value.partition("=")
             if not middle or not key.isidentifier() or not key.isascii():
                 raise self.fault(f"env needs NAME=value, found {shown(piece.value)}", piece.column)
-            if key in dict(env):
+            if key in env:
                 raise self.fault(f"env {key} stands twice", piece.column)
-            env.append((key, value))
+            env[key] = value
         elif name in fields:
             raise self.fault(f"{name}= stands twice", piece.column)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from horae.errors import InvalidKrontab, shown
@@ -65,7 +66,7 @@ def pieces(text: str, file: str, line: int) -> list[Piece]:
         raise fault(f"the line is longer than {LONGEST_LINE} characters", LONGEST_LINE)
     if not text.replace("\t", " ").isprintable():
         index = next(at for at, letter in enumerate(text) if letter != "\t" and not letter.isprintable())
-        raise fault(f"a control character stands here: {text[index]!a}", index + 1)
+        raise fault(f"a character that cannot be printed stands here: {text[index]!a}", index + 1)
     found: list[Piece] = []
     position = 0
     while True:
@@ -79,12 +80,21 @@ def pieces(text: str, file: str, line: int) -> list[Piece]:
             match = _PLAIN.match(text, position)
             opened = match[0].find("(") if match is not None and text[position] == "@" else -1
             if opened >= 0:
-                raise fault("this parenthesis is never closed", column + opened)
+                raise _unclosed(text, position + opened, fault)
         position = match.end() if match is not None else position
         if position < len(text) and text[position] == '"':
             raise fault("this quote is never closed", position + 1)
         raw = text[column - 1 : position]
         found.append(Piece(raw, unquoted(raw), column))
+
+
+def _unclosed(text: str, opened: int, fault: Callable[[str, int], InvalidKrontab]) -> InvalidKrontab:
+    """Which of the two was left open: the parenthesis at `opened`, or a quote inside it."""
+    plain = _QUOTES.sub(lambda found: "_" * len(found[0]), text[opened:])
+    quote = plain.find('"')
+    if quote >= 0:
+        return fault("this quote is never closed", opened + quote + 1)
+    return fault("this parenthesis is never closed", opened + 1)
 
 
 def unquoted(raw: str) -> str:

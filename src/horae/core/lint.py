@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice, pairwise
 from typing import Any
 
+from horae.core.cron import MONTH_LENGTHS
 from horae.core.daylight import effects
 from horae.core.decision import decide
+from horae.core.instant import LAST, instant, seconds_of
 from horae.core.krontab import KrontabJob, parse_file
 from horae.core.schedule import Cron
 
-_LOOK_AHEAD = timedelta(days=366)
+_LOOK_AHEAD = 366 * 86_400
 _SAMPLES = 20
 _FIELD_SIZES = (("minute", 60), ("hour", 24), ("day", 31), ("month", 12), ("weekday", 7))
 
@@ -74,20 +76,25 @@ def _days(cron: Cron) -> list[tuple[str, str]]:
     if table.either_day:
         found.append(("either-day", "runs when either day field matches, not when both do"))
     days = [day for day in range(1, 32) if table.days >> day & 1]
-    if days and min(days) > 28 and not table.either_day and table.months & ~(1 << 1):
-        found.append(("short-months", f"does not run in months that have no day {min(days)}"))
+    lengths = [MONTH_LENGTHS[month - 1] for month in range(1, 13) if table.months >> month & 1]
+    if not table.either_day and min(days) > min(lengths):
+        found.append(("short-months", f"does not run in every month it names: some have no day {min(days)}"))
     return found
 
 
 def _daylight(cron: Cron, now: datetime) -> list[tuple[str, str]]:
     if cron.table.hourly:
         return []
-    touched = (effect for effect in effects(cron, now, now + _LOOK_AHEAD) if effect.kind in ("skipped", "repeated"))
+    touched = (effect for effect in effects(cron, now, _ahead(now)) if effect.kind in ("skipped", "repeated"))
     return [(f"dst-{effect.kind}", str(effect)) for effect in islice(touched, 2)]
 
 
+def _ahead(now: datetime) -> datetime:
+    return instant(min(seconds_of(now) + _LOOK_AHEAD, LAST))
+
+
 def _window(job: KrontabJob, now: datetime) -> list[tuple[str, str]]:
-    slots = list(islice(job.schedule.between(now, now + _LOOK_AHEAD), _SAMPLES))
+    slots = list(islice(job.schedule.between(now, _ahead(now)), _SAMPLES))
     found = []
     if len(slots) > 1 and job.window.length > min(later - slot for slot, later in pairwise(slots)):
         found.append(("window-overlaps", "the window is longer than the time between two occurrences"))

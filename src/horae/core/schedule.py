@@ -21,7 +21,7 @@ from horae.core.english import describe_cron
 from horae.core.instant import EPOCH, FIRST, aware, clamped, floored, instant, rfc3339, seconds_of
 from horae.core.zone import REACH, UTC_ZONE, Zone, zone
 from horae.core.zoned import next_second, previous_second
-from horae.errors import InvalidCron, InvalidSchedule, shown
+from horae.errors import InvalidCron, InvalidSchedule, shown, told
 
 _MICROSECOND = timedelta(microseconds=1)
 _decoders: dict[str, Callable[[Mapping[str, Any]], Schedule]] = {}
@@ -148,7 +148,7 @@ class Cron(Schedule):
                     f"Invalid {name} {shown(value)} for a cron schedule", hint=f"Choose one of: {', '.join(known)}."
                 )
         if not isinstance(self.expr, str):
-            raise InvalidCron(repr(self.expr), "expression", f"must be text, not {type(self.expr).__name__}")
+            raise InvalidCron(told(self.expr), "expression", f"must be text, not {type(self.expr).__name__}")
         start, end = bounds(self.start, self.end)
         put = object.__setattr__
         put(self, "start", start)
@@ -270,6 +270,8 @@ class Once(Schedule):
     drop: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.drop, bool):
+            raise InvalidSchedule(f"Invalid drop {shown(self.drop)} for a once schedule: must be true or false")
         object.__setattr__(self, "at", floored(self.at, "at"))
 
     def next(self, after: datetime) -> datetime | None:

@@ -11,7 +11,7 @@ from horae.core.constraint import Constraints
 from horae.core.decision import MODES, SEED_STRATEGIES, DecisionRequest
 from horae.core.distribution import UNIFORM, Distribution, check
 from horae.core.duration import DurationLike, format_duration, parse_duration
-from horae.errors import InvalidSeed, InvalidWindow, shown
+from horae.errors import InvalidConstraint, InvalidDistribution, InvalidSeed, InvalidWindow, shown
 
 _Clauses = Mapping[str, Any] | Iterable[Mapping[str, Any]] | None
 
@@ -72,8 +72,10 @@ class Window:
         if self.seed not in SEED_STRATEGIES:
             hint = f"Choose one of: {', '.join(SEED_STRATEGIES)}."
             raise InvalidSeed(f"Invalid seed strategy {shown(self.seed)}", hint=hint)
-        if not isinstance(self.salt, str):
-            raise InvalidSeed(f"Invalid salt {shown(self.salt)}: must be text")
+        if not isinstance(self.salt, str) or any("\ud800" <= letter <= "\udfff" for letter in self.salt):
+            raise InvalidSeed(f"Invalid salt {shown(self.salt)}: must be text that can be written as UTF-8")
+        if not isinstance(self.constraints, Constraints):
+            raise InvalidConstraint(f"Invalid constraints {shown(self.constraints)}: must be Constraints")
         object.__setattr__(self, "duration", parse_duration(self.duration, name="window duration"))
         check(self.distribution)
         self.constraints.rules()
@@ -125,6 +127,8 @@ class Window:
             raise InvalidWindow(f"Invalid window {shown(data)}: needs mode and duration, may have {sorted(known)}")
         drawn = data.get("distribution", "uniform")
         if isinstance(drawn, Mapping):
+            if not set(drawn) <= {"name", "params"}:
+                raise InvalidDistribution(f"Invalid distribution {shown(drawn)}: takes name and params only")
             distribution = Distribution(drawn.get("name", "uniform"), drawn.get("params", {}))
         else:
             distribution = Distribution(drawn)

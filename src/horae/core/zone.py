@@ -16,7 +16,7 @@ import tzdata
 
 from horae.core import tzif
 from horae.core.instant import LAST, instant, seconds_of
-from horae.errors import UnknownZone, shown
+from horae.errors import InvalidTime, UnknownZone, shown, told
 
 TZDATA_VERSION: str = tzdata.IANA_VERSION
 REACH = 100_000
@@ -76,7 +76,11 @@ class Zone:
     def wall(self, value: datetime) -> datetime:
         """An aware instant as this zone's clocks show it, with a fixed offset attached."""
         offset = timedelta(0, self.offset_at(seconds_of(value)))
-        return value.astimezone(timezone(offset))
+        try:
+            return value.astimezone(timezone(offset))
+        except OverflowError:
+            reason = f"lies outside the years 1 to 9999 on the clocks of {self.key}"
+            raise InvalidTime(f"Invalid time {shown(value)}: {reason}") from None
 
     def instants(self, wall: int) -> tuple[int, ...]:
         """Every UTC second at which the clocks show `wall` (seconds since 1970 on the wall), in order.
@@ -141,8 +145,8 @@ def _read(name: object) -> bytes:
                 return data
     raise UnknownZone(
         f"Unknown time zone {shown(name)}: not in the IANA data of {TZDATA_VERSION}",
-        hint=_suggestion(str(name)[:64], names),
-        details={"name": name if isinstance(name, str) else repr(name)},
+        hint=_suggestion(told(name)[:64], names),
+        details={"name": told(name)},
     )
 
 
