@@ -154,7 +154,7 @@ def test_a_missing_field_is_told_before_a_comment_or_after_it() -> None:
 
 def test_a_quoted_word_is_no_modifier() -> None:
     for text in ('"@tz(UTC)"', '"@only(hours=8)"'):
-        with pytest.raises(InvalidKrontab, match="neither a modifier nor a field|unknown field"):
+        with pytest.raises(InvalidKrontab, match=r"neither a modifier nor a field|unknown field"):
             parse_line(f"0 3 * * * {text} name=a command=b")
 
 

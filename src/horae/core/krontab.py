@@ -221,7 +221,7 @@ class _Reader:
         return found
 
     def _window(self, modifiers: dict[str, Piece], only: list[tuple[Clause, ...]], avoid: list[Clause]) -> Window:
-        mode, length = self._arguments(modifiers["win"], 2) if "win" in modifiers else ("after", "0s")
+        mode, length = self._arguments(modifiers["win"], 2) if "win" in modifiers else ("after", _ZERO)
         column = modifiers["win"].column if "win" in modifiers else 1
         if mode not in MODES:
             raise self.fault(f"unknown window mode {shown(mode)}", column, f"Choose one of: {', '.join(MODES)}.")
@@ -262,8 +262,9 @@ class _Reader:
         return pairs
 
     def _policy(self, piece: Piece | None) -> tuple[str, timedelta, bool]:
-        pairs = self._pairs(piece, piece.arguments(",")) if piece is not None else {}
-        column = piece.column if piece is not None else 1
+        if piece is None:
+            return "forbid", _ZERO, False
+        pairs, column = self._pairs(piece, piece.arguments(",")), piece.column
         for key in pairs:
             if key not in ("concurrency", "deadline", "suspend"):
                 hint = "Known keys: concurrency, deadline, suspend."
@@ -272,7 +273,7 @@ class _Reader:
         if concurrency not in CONCURRENCY:
             hint = f"Choose one of: {', '.join(CONCURRENCY)}."
             raise self.fault(f"unknown concurrency {shown(concurrency)}", column, hint)
-        deadline = self.at(column, parse_duration, pairs.get("deadline", "0s"), name="deadline")
+        deadline = self.at(column, parse_duration, pairs.get("deadline", _ZERO), name="deadline")
         suspend = pairs.get("suspend", "false")
         if suspend not in ("true", "false"):
             raise self.fault(f"suspend is true or false, found {shown(suspend)}", column)

@@ -11,9 +11,8 @@ from horae.errors import InvalidKrontab, shown
 LONGEST_LINE = 65_536
 # Possessive throughout: a line that does not fit fails at once instead of being tried in every way.
 _QUOTED = r'"(?:[^"\\]++|\\.)*+"'
-_BLANKS = re.compile(r"[ \t]*")
-_PLAIN = re.compile(rf'(?:[^ \t"]++|{_QUOTED})++')
-_MODIFIER = re.compile(rf'@[^ \t("]*\((?:[^")]++|{_QUOTED})*+\)[^ \t"]*')
+# A comment to the line's end; a modifier with its parentheses, blanks inside included; or anything up to a blank.
+_TOKEN = re.compile(rf'#.*|(@[^ \t("]*\((?:[^")]++|{_QUOTED})*+\)[^ \t"]*)|(?:[^ \t"]++|{_QUOTED})++')
 _QUOTES = re.compile(_QUOTED)
 _ESCAPE = re.compile(r'\\(["\\])')
 
@@ -68,24 +67,21 @@ def pieces(text: str, file: str, line: int) -> list[Piece]:
         index = next(at for at, letter in enumerate(text) if letter != "\t" and not letter.isprintable())
         raise fault(f"a character that cannot be printed stands here: {text[index]!a}", index + 1)
     found: list[Piece] = []
-    position = 0
-    while True:
-        blanks = _BLANKS.match(text, position)
-        position = blanks.end() if blanks else position
-        if position == len(text) or text[position] == "#":
+    end = 0
+    for match in _TOKEN.finditer(text):
+        raw, start = match[0], match.start()
+        if '"' in text[end:start]:
+            break
+        end = match.end()
+        if raw[0] == "#":
             return found
-        column = position + 1
-        match = _MODIFIER.match(text, position) if text[position] == "@" else None
-        if match is None:
-            match = _PLAIN.match(text, position)
-            opened = match[0].find("(") if match is not None and text[position] == "@" else -1
-            if opened >= 0:
-                raise _unclosed(text, position + opened, fault)
-        position = match.end() if match is not None else position
-        if position < len(text) and text[position] == '"':
-            raise fault("this quote is never closed", position + 1)
-        raw = text[column - 1 : position]
-        found.append(Piece(raw, unquoted(raw), column))
+        if raw[0] == "@" and "(" in raw and match[1] is None:
+            raise _unclosed(text, start + raw.index("("), fault)
+        found.append(Piece(raw, unquoted(raw), start + 1))
+    quote = text.find('"', end)
+    if quote >= 0:
+        raise fault("this quote is never closed", quote + 1)
+    return found
 
 
 def _unclosed(text: str, opened: int, fault: Callable[[str, int], InvalidKrontab]) -> InvalidKrontab:
