@@ -146,6 +146,15 @@ def test_a_compressed_run_goes_back_to_the_last_completed_coverage() -> None:
     assert birth.count == 4
 
 
+def test_a_compressed_run_also_covers_what_passed_while_the_job_was_paused() -> None:
+    job = replace(view("06:00", HOURLY, recovery="compressed"), state=JobState.PAUSED, paused_until=at("08:30"))
+    assert told(due(job, at("10:30"))) == [
+        "07:00 SKIPPED (paused)",
+        "08:00 SKIPPED (paused)",
+        "10:00 PENDING recovery 2 slots 06:00-10:00",
+    ]
+
+
 @pytest.mark.parametrize("policy", EVERY_POLICY, ids=str)
 def test_a_new_definition_does_not_catch_up_on_what_was_before_it(policy: Any) -> None:
     job = replace(view("07:00", HOURLY, recovery=policy), first_seen=True)

@@ -13,6 +13,7 @@ from itertools import islice
 from horae.core.schedule import Schedule
 
 _MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,33 @@ class Backlog:
         return tuple(islice(iter(self), count))
 
     def last(self, count: int) -> tuple[datetime, ...]:
-        """The newest `count` slots, in order; fewer where there are fewer."""
-        found = list(self.newest[-count:]) if count else []
+        """The newest `count` slots, in order; fewer where there are fewer. Walks back, so meant for a few."""
+        found = list(reversed(self.newest[-count:])) if count else []
         at: datetime | None = self.until + _MICROSECOND
         while len(found) < count and at is not None:
             at = self.schedule.previous(at)
             if at is None or at <= self.after:
                 break
-            found.insert(0, at)
-        return tuple(found)
+            found.append(at)
+        return tuple(reversed(found))
+
+    def newest_of(self, count: int) -> Backlog:
+        """The newest `count` slots as a backlog of their own, found by counting, never by walking."""
+        spanned = count - len(self.newest)
+        if spanned <= 0:
+            return Backlog(self.schedule, self.until, self.until, self.newest[len(self.newest) - count :])
+        if spanned >= self.schedule.count(self.after, self.until):
+            return self
+        low, high = self.after, self.until
+        while high - low > _SECOND:
+            middle = low + (high - low) / 2
+            if self.schedule.count(middle, self.until) >= spanned:
+                low = middle
+            else:
+                high = middle
+        return Backlog(self.schedule, low, self.until, self.newest)
+
+    def without(self, newer: Backlog) -> Backlog:
+        """What comes before `newer`, which was taken off this one's end by `newest_of`."""
+        kept = len(self.newest) - len(newer.newest)
+        return Backlog(self.schedule, self.after, min(self.until, newer.after), self.newest[:kept])

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from horae.core.bounds import read_keys
+from horae.core.instant import aware
 from horae.core.schedule import Schedule
 from horae.errors import InvalidSchedule, shown
 
@@ -48,13 +49,14 @@ class Custom(Schedule):
         return self.inner
 
     def next(self, after: datetime) -> datetime | None:
-        return self._loaded().next(after)
+        return _checked(self._loaded().next(after), self.path)
 
     def previous(self, before: datetime) -> datetime | None:
-        return self._loaded().previous(before)
+        return _checked(self._loaded().previous(before), self.path)
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        return iter(self._loaded().between(start, end))
+        found = (_checked(at, self.path) for at in self._loaded().between(start, end))
+        return (at for at in found if at is not None)
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "path": self.path}
@@ -68,6 +70,16 @@ class Custom(Schedule):
 
     def __str__(self) -> str:
         return f"custom {self.path}"
+
+
+def _checked(at: datetime | None, path: str) -> datetime | None:
+    """What a stranger's schedule answered, in UTC. A fraction of a second would let two slots share one identity."""
+    if at is None:
+        return None
+    moment = aware(at, f"time of {path}")
+    if moment.microsecond:
+        raise InvalidSchedule(f"The custom schedule {shown(path)} gave {moment.isoformat()}, not whole seconds")
+    return moment
 
 
 def as_schedule(value: object) -> Schedule:

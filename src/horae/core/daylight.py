@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from horae.core.bounds import first_second, last_second
 from horae.core.instant import EPOCH, instant, rfc3339, seconds_of
 from horae.core.schedule import Cron
 from horae.core.zone import Transition
@@ -42,7 +43,9 @@ class DaylightEffect:
 
 def effects(cron: Cron, start: datetime, end: datetime) -> Iterator[DaylightEffect]:
     """The clock changes in (start, end] that skip, move or repeat one of the schedule's wall times."""
-    for change in cron.zone.transitions(seconds_of(start, "start"), seconds_of(end, "end")):
+    first = max(seconds_of(start, "start"), first_second(cron.start))
+    last = min(seconds_of(end, "end"), last_second(cron.end))
+    for change in cron.zone.transitions(first, last):
         walls = list(_concerned(cron, change))
         if not walls:
             continue

@@ -22,6 +22,8 @@ from horae.core.schedule import Schedule
 from horae.errors import InvalidPolicy
 
 MOST_SLOTS = 100_000
+_SECOND = timedelta(seconds=1)
+_ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,11 @@ class Update:
         """The last moment the old schedule speaks for."""
         if self.policy != "graceful" or old is None:
             return now
-        until = self.until if self.until is not None else old.next(now)
-        return max(now, until) if until is not None else now
+        if self.until is not None:
+            # Everything before that time is the old schedule's; slots are whole seconds, so the one before is its last.
+            return max(now, self.until - _SECOND)
+        announced = old.next(now)
+        return now if announced is None else announced
 
 
 IMMEDIATE = Update()
@@ -77,9 +82,9 @@ def diff_slots(
     truncated = max(len(before), len(after)) > MOST_SLOTS
     if truncated:
         # Compare only as far as both sides are known.
-        end = min(side[-1] for side in (before, after) if len(side) > MOST_SLOTS)
-        before = tuple(at for at in before if at < end)
-        after = tuple(at for at in after if at < end)
+        end = min(side[-1] for side in (before, after) if len(side) > MOST_SLOTS) - _SECOND
+        before = tuple(at for at in before if at <= end)
+        after = tuple(at for at in after if at <= end)
     was, will = set(before), set(after)
     return SlotDiff(
         tuple(at for at in after if at not in was),
@@ -103,7 +108,7 @@ def _slots(schedule: Schedule | None, start: datetime, end: datetime) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One part of a definition that differs; None where a side does not have it."""
+    """One part of a definition that differs; None where a side does not have it, or has none."""
 
     path: str
     before: Any
@@ -113,10 +118,13 @@ class Change:
 def diff_definitions(old: JobSpec | None, new: JobSpec | None) -> tuple[Change, ...]:
     """Every part that differs, by path (`settings.retry`, `tasks.load.handler`), in alphabetical order."""
     before, after = _parts(old), _parts(new)
+    if old is not None and new is not None and old.schedule == new.schedule:
+        # Written differently, meaning the same: nothing changes for anyone.
+        before["schedule"] = after["schedule"] = None
     return tuple(
         Change(path, before.get(path), after.get(path))
         for path in sorted({*before, *after})
-        if before.get(path) != after.get(path)
+        if before.get(path, _ABSENT) != after.get(path, _ABSENT)
     )
 
 

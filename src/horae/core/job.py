@@ -182,6 +182,9 @@ class JobSpec:
             put(self, "schedule", as_schedule(self.schedule))
         put(self, "settings", parse_settings(self.settings))
         put(self, "tasks", tuple(self.tasks))
+        for name in ("tags", "depends_on"):
+            if isinstance(getattr(self, name), str):
+                raise InvalidDefinition(f"Job {shown(self.name)}: {name} must be a list of names, not one text")
         put(self, "tags", tuple(dict.fromkeys(ids.checked_name(tag, "tag") for tag in self.tags)))
         put(self, "depends_on", tuple(dict.fromkeys(ids.checked_name(other) for other in self.depends_on)))
         if self.state not in tuple(JobState):

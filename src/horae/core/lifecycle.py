@@ -4,7 +4,8 @@ A machine is its births (states a row may begin in) and its moves. A state witho
 never edited again. Asking for a move that is not in the table raises IllegalTransition and changes nothing.
 
 A run that waits, for a retry, a window, dependencies, a pool or a handler, is PENDING: it holds no slot and survives a
-crash. RUNNING goes back to PENDING when it is parked for a retry, handed back at shutdown, or orphaned.
+crash. RUNNING goes back to PENDING when it is parked for a retry, handed back at shutdown, or orphaned. A run with a
+window is judged when its chosen time comes, so it may be PENDING first and QUEUED then.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ RUNS = _machine(
     RunState,
     "PENDING QUEUED RUNNING SKIPPED MISSED UNSCHEDULABLE",
     {
-        "PENDING": "RUNNING CANCELLED SKIPPED MISSED FAILED",
+        "PENDING": "RUNNING QUEUED CANCELLED SKIPPED MISSED FAILED",
         "QUEUED": "PENDING CANCELLED SKIPPED MISSED",
         "RUNNING": "COMPLETED COMPLETED_WITH_ERRORS FAILED CANCELLED FAILED_STALE PENDING",
     },

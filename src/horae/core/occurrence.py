@@ -12,86 +12,23 @@ Future slots are computed, never stored. Spans of more than LONGEST_ROWS slots t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import groupby
 
 from horae.core.backlog import Backlog
-from horae.core.decision import Decision, decide
 from horae.core.duration import parse_duration
 from horae.core.instant import aware, rfc3339
-from horae.core.job import Settings
 from horae.core.lifecycle import JobState, RunState
 from horae.core.overlap import ActiveRun, Ending, Overlapping, judge_overlap
 from horae.core.policy import Bounded
-from horae.core.schedule import Schedule
+from horae.core.slot import Birth, JobView, Plan, Slot, deadline_passed, decided_slot
+
+__all__ = ["LONGEST_ROWS", "Birth", "JobView", "Plan", "Slot", "deadline_passed", "decided_slot", "due"]
 
 LONGEST_ROWS = 100
 _NOTHING = timedelta(0)
 _SECOND = timedelta(seconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """What planning has to know about one job. `planned_until` is the last slot born so far."""
-
-    name: str
-    schedule: Schedule
-    settings: Settings
-    planned_until: datetime
-    state: JobState = JobState.ENABLED
-    timezone: str = "UTC"
-    paused_until: datetime | None = None
-    moved_slot: datetime | None = None
-    """The slot a person rescheduled, by its nominal time,"""
-    moved_to: datetime | None = None
-    """and when it is to start instead."""
-    covered_until: datetime | None = None
-    """How far the last COMPLETED run covered, for compressed recovery."""
-    first_seen: bool = False
-    """The definition is new: slots that were missed before it are not caught up on."""
-    active: tuple[ActiveRun, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Birth:
-    """One row to write. `covers_*` and `count` are set for a compressed run and for a span of slots in one row."""
-
-    scheduled_time: datetime
-    state: RunState
-    chosen_time: datetime
-    reason: str | None = None
-    is_recovery: bool = False
-    covers_from: datetime | None = None
-    covers_to: datetime | None = None
-    count: int = 1
-    decision: Decision | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to write in one transaction, and the job's cursors after it.
-
-    `next_run_time` is what people see; `wake_at` is when to plan again. `more` says that the limit cut the work short.
-    """
-
-    births: tuple[Birth, ...]
-    endings: tuple[Ending, ...]
-    cancels: tuple[str, ...]
-    planned_until: datetime
-    next_run_time: datetime | None
-    wake_at: datetime | None
-    resumed: bool = False
-    more: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One slot with the time chosen for it; `chosen` is the nominal time where nothing could be chosen."""
-
-    nominal: datetime
-    chosen: datetime
-    decision: Decision | None = None
-    unschedulable: bool = False
 
 
 def due(job: JobView, now: datetime, *, limit: int = 500) -> Plan:
@@ -110,10 +47,12 @@ def due(job: JobView, now: datetime, *, limit: int = 500) -> Plan:
     upcoming = _following(job, planner.cursor)
     wake = moment if planner.more else _wake(job, upcoming)
     if pausing:
+        # Nothing starts before the pause is over: slots are only recorded, each when its nominal time has come.
+        recorded = None if upcoming is None else upcoming.nominal
+        wake = min((at for at in (recorded, ends) if at is not None), default=None)
         upcoming = None if ends is None else _following(job, max(planner.cursor, ends))
-        wake = min((at for at in (wake, ends) if at is not None), default=None)
     return Plan(
-        tuple(planner.births),
+        tuple(_in_spans(planner.births)),
         tuple(planner.endings),
         tuple(planner.cancels),
         planner.cursor,
@@ -122,11 +61,6 @@ def due(job: JobView, now: datetime, *, limit: int = 500) -> Plan:
         resumed,
         planner.more,
     )
-
-
-def deadline_passed(chosen: datetime, deadline: timedelta | None, now: datetime) -> bool:
-    """Whether a run chosen for `chosen` may no longer start; both sides count whole seconds."""
-    return deadline is not None and now.replace(microsecond=0) > (chosen + deadline).replace(microsecond=0)
 
 
 class _Planner:
@@ -154,11 +88,15 @@ class _Planner:
         lead, lag = (window.lead, window.lag) if window is not None else (_NOTHING, _NOTHING)
         horizon = self.now + lead
         surely_missed = self.now - job.settings.misfire_grace - lag - _SECOND
+        recent: list[Slot] = []
         if job.moved_slot is not None and job.moved_to is not None and job.moved_slot > start:
-            surely_missed = min(surely_missed, job.moved_slot - _SECOND)
             if job.moved_to <= self.now:
                 horizon = max(horizon, job.moved_slot)
-        recent = [decided_slot(job, at) for at in job.schedule.between(max(start, surely_missed), horizon)]
+            moved = decided_slot(job, job.moved_slot)
+            if job.moved_slot <= surely_missed and not self._is_missed(moved):
+                # Long past by its nominal time, but a person gave it another: it is not part of what was missed.
+                recent, start = [moved], job.moved_slot
+        recent += [decided_slot(job, at) for at in job.schedule.between(max(start, surely_missed), horizon)]
         missed = tuple(slot.nominal for slot in recent if self._is_missed(slot))
         rest = [slot for slot in recent if not self._is_missed(slot)]
         backlog = Backlog(job.schedule, start, min(surely_missed, horizon), missed)
@@ -189,8 +127,8 @@ class _Planner:
         """The newest slot is the one run: one that is due within its grace if there is such, else the last missed."""
         due_now = [slot for slot in rest if slot.chosen <= self.now and not slot.unschedulable]
         if not due_now:
-            self._record(backlog, RunState.MISSED, "missed", keep=1)
-            self._line_up(backlog.last(1))
+            backlog = self._without_unschedulable_end(backlog)
+            self._line_up(self._record(backlog, RunState.MISSED, "missed", keep=1))
             return rest
         older = tuple(slot.nominal for slot in due_now[:-1])
         every = Backlog(backlog.schedule, backlog.after, backlog.until, tuple(sorted((*backlog.newest, *older))))
@@ -203,19 +141,38 @@ class _Planner:
             self._record(backlog.before(oldest), RunState.MISSED, "too old to catch up on")
             backlog = backlog.since(oldest)
         if policy.max_occurrences is not None:
-            self._record(backlog, RunState.MISSED, "too many to catch up on", keep=policy.max_occurrences)
-            self._line_up(backlog.last(policy.max_occurrences))
-        else:
-            self._line_up(backlog)
+            reason = "too many to catch up on"
+            backlog = self._record(backlog, RunState.MISSED, reason, keep=policy.max_occurrences)
+        self._line_up(backlog)
 
     def _compress(self, backlog: Backlog) -> None:
-        last = backlog.last(1)[0]
-        begin = self.job.covered_until if self.job.covered_until is not None else self.job.planned_until
-        slot = decided_slot(self.job, last)
-        self._start_recovery(slot, covers_from=begin, covers_to=last, count=len(backlog))
+        backlog = self._without_unschedulable_end(backlog)
+        for last in backlog.last(1):
+            slot = decided_slot(self.job, last)
+            if deadline_passed(slot.chosen, self.job.settings.deadline, self.now):
+                self._record(backlog, RunState.MISSED, "deadline")
+                return
+            begin = self.job.covered_until if self.job.covered_until is not None else self.job.planned_until
+            self._start_recovery(slot, covers_from=begin, covers_to=last, count=len(backlog))
 
-    def _line_up(self, times: Iterable[datetime]) -> None:
-        for at in times:
+    def _without_unschedulable_end(self, backlog: Backlog) -> Backlog:
+        """Records the newest slots as long as nothing could be chosen for them: one that can run is to stand last."""
+        while last := backlog.last(1):
+            slot = decided_slot(self.job, last[0])
+            if not slot.unschedulable:
+                break
+            self._settled_without_running(slot)
+            backlog = backlog.before(last[0])
+        return backlog
+
+    def _line_up(self, backlog: Backlog) -> None:
+        deadline, window = self.job.settings.deadline, self.job.settings.window
+        if deadline is not None:
+            lag = window.lag if window is not None else _NOTHING
+            surely_late = self.now.replace(microsecond=0) - deadline - lag
+            self._record(backlog.before(surely_late), RunState.MISSED, "deadline")
+            backlog = backlog.since(surely_late)
+        for at in backlog:
             if len(self.births) >= self.limit:
                 self.more = True
                 return
@@ -312,17 +269,32 @@ class _Planner:
                 )
             )
 
-    def _record(self, backlog: Backlog, state: RunState, reason: str, *, keep: int = 0) -> None:
-        """Records slots that will not run, all but the last `keep`; more than LONGEST_ROWS become one row."""
+    def _record(self, backlog: Backlog, state: RunState, reason: str, *, keep: int = 0) -> Backlog:
+        """Records slots that will not run and returns the last `keep`, which are left to the caller."""
         count = len(backlog) - keep
         if count <= 0:
-            return
+            return backlog
+        kept = backlog.newest_of(keep)
         if count <= LONGEST_ROWS:
             self.births += [Birth(at, state, at, reason) for at in backlog.first(count)]
         else:
-            first, last = backlog.first(1)[0], backlog.last(keep + 1)[0]
+            (first,), (last,) = backlog.first(1), backlog.without(kept).last(1)
             self.births.append(Birth(last, state, last, reason, covers_from=first, covers_to=last, count=count))
         self.cursor = max(self.cursor, self.births[-1].scheduled_time)
+        return kept
+
+
+def _in_spans(births: list[Birth]) -> Iterable[Birth]:
+    """The births in slot order, with more than LONGEST_ROWS neighbours that end the same way as one row."""
+    ordered = sorted(births, key=lambda birth: birth.scheduled_time)
+    for (state, reason), group in groupby(ordered, key=lambda birth: (birth.state, birth.reason)):
+        rows = list(group)
+        if len(rows) <= LONGEST_ROWS or state not in (RunState.MISSED, RunState.SKIPPED):
+            yield from rows
+            continue
+        first, last = rows[0].covers_from or rows[0].scheduled_time, rows[-1].scheduled_time
+        count = sum(row.count for row in rows)
+        yield Birth(last, state, last, reason, covers_from=first, covers_to=last, count=count)
 
 
 _UNBORN = "unborn:"
@@ -331,19 +303,6 @@ _UNBORN = "unborn:"
 def _unborn(birth: Birth) -> str:
     """Stands for a run that has no row yet, while later slots of the same pass are judged against it."""
     return f"{_UNBORN}{rfc3339(birth.scheduled_time)}"
-
-
-def decided_slot(job: JobView, nominal: datetime) -> Slot:
-    """A slot with its chosen time: where a person moved it, or the window's decision, or the nominal time itself."""
-    if job.moved_to is not None and nominal == job.moved_slot:
-        return Slot(nominal, job.moved_to)
-    window = job.settings.window
-    if window is None:
-        return Slot(nominal, nominal)
-    decision = decide(window.request(job.name, nominal, job.timezone))
-    if decision.chosen_time is None:
-        return Slot(nominal, nominal, decision, unschedulable=True)
-    return Slot(nominal, decision.chosen_time, decision)
 
 
 def _following(job: JobView, cursor: datetime) -> Slot | None:
@@ -357,6 +316,4 @@ def _wake(job: JobView, upcoming: Slot | None) -> datetime | None:
         return None
     window = job.settings.window
     opens = upcoming.nominal if window is None else upcoming.nominal - window.lead
-    if upcoming.decision is not None:
-        opens = upcoming.decision.window_start
     return min(opens, upcoming.chosen) if job.moved_slot == upcoming.nominal else opens

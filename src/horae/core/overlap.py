@@ -9,7 +9,8 @@ counts too, unless retries go on until the next occurrence: then that occurrence
     coalesce   it waits, and the ones that waited before it are SKIPPED
     replace    it waits, the running one is asked to stop, and the ones that waited before it are SKIPPED
 
-Recovery runs stand in line whatever the policy says, so they are never among the ones skipped for a newer run.
+Recovery runs stand in line whatever the policy says: one that has not started is never skipped or stopped for a newer
+run.
 """
 
 from __future__ import annotations
@@ -75,5 +76,6 @@ def judge_overlap(policy: Overlap, active: Sequence[ActiveRun], now: datetime, r
         return Overlapping(RunState.QUEUED)
     reason = "coalesced" if policy == "coalesce" else "replaced"
     endings = tuple(Ending(run.run_id, RunState.SKIPPED, reason) for run in queued if not run.is_recovery)
-    cancels = () if policy == "coalesce" else tuple(run.run_id for run in others if run not in queued)
+    stopped = [run for run in others if run.state is RunState.RUNNING or (run not in queued and not run.is_recovery)]
+    cancels = () if policy == "coalesce" else tuple(run.run_id for run in stopped)
     return Overlapping(RunState.QUEUED, None, endings, cancels)

@@ -13,6 +13,7 @@ from horae.core.distribution import UNIFORM, Distribution, check
 from horae.core.duration import DurationLike, format_duration, parse_duration
 from horae.errors import InvalidConstraint, InvalidDistribution, InvalidSeed, InvalidWindow, shown
 
+_SECOND = timedelta(seconds=1)
 _Clauses = Mapping[str, Any] | Iterable[Mapping[str, Any]] | None
 
 
@@ -86,15 +87,19 @@ class Window:
 
     @property
     def lead(self) -> timedelta:
-        """How long before the nominal time the window opens."""
+        """How many whole seconds before the nominal time the window opens: its bounds are floored."""
         if self.mode == "after":
             return timedelta(0)
-        return self.length if self.mode == "before" else self.length / 2
+        return -(-self._reach // _SECOND) * _SECOND
 
     @property
     def lag(self) -> timedelta:
-        """How long after the nominal time it closes."""
-        return self.length - self.lead
+        """How many whole seconds after the nominal time it closes."""
+        return timedelta(0) if self.mode == "before" else self._reach // _SECOND * _SECOND
+
+    @property
+    def _reach(self) -> timedelta:
+        return self.length / 2 if self.mode in ("around", "center") else self.length
 
     def request(self, identity: str, nominal: datetime, timezone: str) -> DecisionRequest:
         """The decision to ask for, for the slot of `identity` at `nominal`."""
