@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -34,8 +33,7 @@ class Screen:
 
     def data(self, value: Any) -> None:
         if self.as_json:
-            json.dump(value, self.out, indent=2, ensure_ascii=False)
-            self.out.write("\n")
+            self.out.write(_json(value))
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()) -> None:
         """Columns as wide as their widest cell; `styles` names one style a column, empty for none."""
@@ -53,8 +51,7 @@ class Screen:
     def error(self, error: HoraeError) -> None:
         """Tells an error on the error stream: what, where, and the next step."""
         if self.as_json:
-            json.dump({"error": error.to_dict()}, self.errors, indent=2, ensure_ascii=False)
-            self.errors.write("\n")
+            self.errors.write(_json({"error": error.to_dict()}))
             return
         self.errors.write(f"horae: {error}\n")
         if error.hint:
@@ -62,3 +59,10 @@ class Screen:
 
     def flush(self) -> None:
         self.out.flush()
+
+
+def _json(value: Any) -> str:
+    # Imported here: text output starts sooner without.
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

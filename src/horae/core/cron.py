@@ -13,8 +13,8 @@ however rare the expression.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 from functools import lru_cache
+from itertools import pairwise
 
 from horae.errors import CronNeverFires, InvalidCron
 
@@ -133,15 +133,12 @@ def _step(text: str) -> int:
 
 def _year_starts() -> tuple[list[int], bytes]:
     """For years 0 to 10002: the epoch day of January 1, and which of the 14 shapes the year has (14: none)."""
-    starts, shapes = [], bytearray()
-    day = 1 - date(1970, 1, 1).toordinal() - 366
-    for year in range(10_003):
-        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-        starts.append(day)
-        # 1970-01-01 was a Thursday; Sunday counts as 0. Years the calendar does not have match nothing.
-        shapes.append((day + 4) % 7 * 2 + leap if 1 <= year <= 9999 else 14)
-        day += 366 if leap else 365
-    return starts, bytes(shapes)
+    before = range(-1, 10_003)
+    # Days from year 1 to each January 1, counted from 1970.
+    days = [year * 365 + year // 4 - year // 100 + year // 400 - 719_162 for year in before]
+    # 1970-01-01 was a Thursday; Sunday counts as 0. Years the calendar does not have match nothing.
+    shapes = [(day + 4) % 7 * 2 + (after - day) % 365 for day, after in pairwise(days)]
+    return days[:-1], bytes([14, *shapes[1:10_000], 14, 14, 14])
 
 
 _JANUARY, _SHAPE = _year_starts()

@@ -14,10 +14,10 @@ number of CORE_VERSION. What fixes it:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from horae.core.constraint import Constraints, Rules
 from horae.core.distribution import UNIFORM, Distribution, sampler
@@ -62,9 +62,11 @@ class ConstraintMeta:
 _NO_META = ConstraintMeta()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The outcome. `chosen_time` is None and `reason` says why when `unschedulable`; all else is always there."""
+class Decision(NamedTuple):
+    """The outcome. `chosen_time` is None and `reason` says why when `unschedulable`; all else is always there.
+
+    A named tuple, not a frozen dataclass: made once for every slot, and four times as fast to make.
+    """
 
     period_id: str
     period_key: str
@@ -83,7 +85,7 @@ class Decision:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, times as RFC 3339."""
-        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        data = self._asdict()
         for name in ("nominal_time", "window_start", "window_end", "chosen_time"):
             data[name] = rfc3339(data[name]) if data[name] is not None else None
         data["distribution"] = self.distribution.to_dict()
@@ -137,16 +139,18 @@ def draws(seed_hash: bytes) -> Iterator[float]:
 
 def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Decision:
     nominal = aware(request.nominal_time, "nominal_time")
+    elapsed = nominal - EPOCH
+    second, fraction = elapsed.days * 86_400 + elapsed.seconds, elapsed.microseconds
     clocks = zone(request.timezone)
-    first, last = _window(nominal, request.window_mode, request.window_duration)
+    first, last = _window(second, fraction, request.window_mode, request.window_duration)
     period_id = rfc3339(nominal)
     period_key = period_id if request.seed_strategy == "stable" else _period_key(request.seed_strategy, nominal, clocks)
-    seed = sha256(_seed_input(request.identity, period_key, request.salt))
+    seed = sha256(_seed_input(request.identity, period_key, request.salt)).digest()
     if not isinstance(request.constraints, Constraints):
         raise InvalidConstraint(f"Invalid constraints {shown(request.constraints)}: must be Constraints")
     rules = request.constraints.rules()
     width = last - first
-    offset_of = sampler(request.distribution, width or 1, _seconds(nominal) - first, request.window_mode)
+    offset_of = sampler(request.distribution, width or 1, second - first, request.window_mode)
     chosen: int | None = None
     attempts = 0
     if width == 0:
@@ -156,14 +160,14 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Dec
         if candidates is not None:
             candidates.append(Candidate(0, 0.0, instant(first), objection))
     else:
-        for draw in draws(seed.digest()):
+        for draw in draws(seed):
             attempts += 1
-            second = first + offset_of(draw)
-            objection = rules.objection(second + clocks.offset_at(second)) if rules else None
+            candidate = first + offset_of(draw)
+            objection = rules.objection(candidate + clocks.offset_at(candidate)) if rules else None
             if candidates is not None:
-                candidates.append(Candidate(attempts, draw, instant(second), objection))
+                candidates.append(Candidate(attempts, draw, instant(candidate), objection))
             if objection is None:
-                chosen = second
+                chosen = candidate
                 break
             if attempts == MAX_ATTEMPTS:
                 break
@@ -171,10 +175,10 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Dec
         period_id,
         period_key,
         nominal,
-        instant(first),
-        instant(last),
+        nominal if first == second and not fraction else instant(first),
+        nominal if last == second and not fraction else instant(last),
         None if chosen is None else instant(chosen),
-        seed.hexdigest(),
+        seed.hex(),
         request.distribution,
         attempts,
         chosen is None,
@@ -188,13 +192,8 @@ def _meta(rules: Rules, attempts: int, *, accepted: bool, width: int) -> Constra
     return ConstraintMeta(len(rules.only), len(rules.avoid), tried - 1 if accepted else tried)
 
 
-def _seconds(value: datetime) -> int:
-    elapsed = value - EPOCH
-    return elapsed.days * 86_400 + elapsed.seconds
-
-
-def _window(nominal: datetime, mode: str, given: DurationLike) -> tuple[int, int]:
-    """The window's first and last second."""
+def _window(second: int, fraction: int, mode: str, given: DurationLike) -> tuple[int, int]:
+    """The window's first and last second around a nominal time given in seconds and microseconds."""
     if type(given) is timedelta:
         duration = given
     else:
@@ -204,8 +203,6 @@ def _window(nominal: datetime, mode: str, given: DurationLike) -> tuple[int, int
             raise InvalidWindow(str(error), hint=error.hint) from error
     if duration.days < 0:
         raise InvalidWindow(f"Invalid window duration {shown(str(given))}: is negative")
-    elapsed = nominal - EPOCH
-    second, fraction = elapsed.days * 86_400 + elapsed.seconds, elapsed.microseconds
     length, part = duration.days * 86_400 + duration.seconds, duration.microseconds
     # Floor division settles both bounds at full precision; around halves twice the microseconds, so nothing is lost.
     match mode:

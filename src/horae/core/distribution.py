@@ -77,11 +77,11 @@ def _as_text(value: object) -> str:
 
 def sampler(distribution: Distribution, width: int, nominal: int, mode: str) -> Callable[[float], int]:
     """A function from a draw in [0, 1) to whole seconds in [0, width]; `nominal` is the nominal time's own offset."""
-    if distribution is UNIFORM:
-        slots = width + 1
-        return lambda draw: int(draw * slots)
     if not isinstance(distribution, Distribution) or not isinstance(distribution.name, str):
         raise InvalidDistribution(f"Invalid distribution {shown(distribution)}: must be a Distribution with a name")
+    if distribution.name == "uniform" and not distribution.params:
+        slots = width + 1
+        return lambda draw: int(draw * slots)
     return _sampler(distribution.name, distribution.items(), width, nominal, mode)
 
 

@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 
 from horae.core.constraint import Clause, Constraints, parse_clause
 from horae.core.decision import MODES, SEED_STRATEGIES
-from horae.core.distribution import Distribution
+from horae.core.distribution import UNIFORM, Distribution
 from horae.core.duration import parse_duration
 from horae.core.ids import checked_name
 from horae.core.kronprint import format_line
@@ -32,6 +32,7 @@ TEXT_FIELDS = ("user", "group", "cwd", "stdout", "stderr", "description")
 FIELDS = ("name", "command", "env", "shell", "umask", "timeout", *TEXT_FIELDS)
 CONCURRENCY = {"forbid": "skip", "allow": "allow", "replace": "replace"}
 _ZERO = timedelta(0)
+_FREE = Constraints()
 _Given = ParamSpec("_Given")
 _Read = TypeVar("_Read")
 
@@ -225,7 +226,7 @@ class _Reader:
         column = modifiers["win"].column if "win" in modifiers else 1
         if mode not in MODES:
             raise self.fault(f"unknown window mode {shown(mode)}", column, f"Choose one of: {', '.join(MODES)}.")
-        distribution, seed, salt = Distribution(), "stable", ""
+        distribution, seed, salt = UNIFORM, "stable", ""
         if "dist" in modifiers:
             distribution = Distribution(*self._named(modifiers["dist"]))
         if "seed" in modifiers:
@@ -235,10 +236,12 @@ class _Reader:
                 wrong = f"seed parameter {shown(next(iter(options)))}" if options else f"seed strategy {shown(seed)}"
                 hint = f"Write @seed(strategy,salt=…), the strategy one of: {', '.join(SEED_STRATEGIES)}."
                 raise self.fault(f"unknown {wrong}", modifiers["seed"].column, hint)
-        constraints = Constraints(
-            [{clause.kind: clause.text for clause in clauses} for clauses in only] or None,
-            [{clause.kind: clause.text} for clause in avoid] or None,
-        )
+        constraints = _FREE
+        if only or avoid:
+            constraints = Constraints(
+                [{clause.kind: clause.text for clause in clauses} for clauses in only] or None,
+                [{clause.kind: clause.text} for clause in avoid] or None,
+            )
         duration = self.at(column, parse_duration, length, name="window")
         spoken = modifiers["dist"].column if "dist" in modifiers else column
         return self.at(spoken, Window, mode, duration, distribution, seed, salt, constraints)  # type: ignore[arg-type]  # mode and seed were checked above

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from horae.errors import InvalidKrontab, shown
 
@@ -17,8 +17,7 @@ _QUOTES = re.compile(_QUOTED)
 _ESCAPE = re.compile(r'\\(["\\])')
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One piece of a line: as it was written, with its quotes taken off, and the column it began at."""
 
     raw: str
