@@ -1,5 +1,6 @@
 """Horae: the scheduler that can say what it will run, prove what it ran, and run it once."""
 
+import horae.core.custom  # noqa: F401 - makes its kind of schedule known, so that it can be read back
 from horae.core.constraint import Constraints
 from horae.core.decision import CORE_VERSION, Decision, DecisionRequest, decide
 from horae.core.distribution import Distribution

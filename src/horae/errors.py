@@ -58,8 +58,6 @@ __all__ = [
     "JobNotFound",
     "NotFound",
     "UnknownZone",
-    "shown",
-    "told",
 ]
 
 _LONGEST_QUOTE = 120

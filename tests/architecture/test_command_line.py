@@ -28,5 +28,8 @@ def test_every_command_and_every_option_is_documented() -> None:
         assert f"## `horae {name}" in page, name
         section = page.split(f"## `horae {name}")[1].split("\n## ")[0]
         for option in parser._option_string_actions:
-            if option.startswith("--") and option != "--help":
+            if option not in ("--help", "-h"):
                 assert f"`{option}" in section, f"{name} {option}"
+        for action in parser._actions:
+            if not action.option_strings:
+                assert str(action.metavar or action.dest).upper() in section.splitlines()[0], f"{name} {action.dest}"

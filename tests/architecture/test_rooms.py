@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "app": {"core", "store", "cluster", "runners", "engine", "security", "control", "events", "config", "declarative"},
     "__init__": {"core", "app"},
 }
+NAMES_CONCRETE = {"app", "testing", "store", "cluster"}
 THIRD_PARTY = {"tzdata": {"core"}}
 """Which rooms may import what is not ours and not the standard library's."""
 
@@ -64,9 +65,13 @@ def forbidden_import(room: str, module: str) -> str | None:
 
     top, _, rest = module.partition(".")
     if top == "horae":
-        target = rest.partition(".")[0] or "__init__"
+        target, _, inside = rest.partition(".")
         allowed = MAY_IMPORT[room] | EVERYWHERE | {room}
-        return None if target in allowed else f"{room} may not import {target}"
+        if (target or "__init__") not in allowed:
+            return f"{room} may not import {target or '__init__'}"
+        # Only the composition root and the testing kit may name a concrete store or coordinator.
+        concrete = target in ("store", "cluster") and inside.partition(".")[0] != "port"
+        return f"{room} may import the port of {target} only" if concrete and room not in NAMES_CONCRETE else None
     if top in sys.stdlib_module_names:
         return None
     return None if room in THIRD_PARTY.get(top, set()) else f"{room} may not import {top}"
@@ -90,6 +95,9 @@ def test_the_import_rule_itself_refuses_what_it_should() -> None:
     assert forbidden_import("engine", "horae.control") == "engine may not import control"
     assert forbidden_import("control", "horae.engine.planner") == "control may not import engine"
     assert forbidden_import("cli", "tzdata") == "cli may not import tzdata"
+    assert forbidden_import("engine", "horae.store.sqlite.connection") == "engine may import the port of store only"
+    assert forbidden_import("control", "horae.store.port") is None
+    assert forbidden_import("app", "horae.store.postgres") is None
     assert forbidden_import("control", "horae.core.cron") is None
 
 

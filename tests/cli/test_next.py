@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,12 +46,14 @@ def test_json_has_the_schedule_its_description_and_every_occurrence() -> None:
         "description": "At 00:00 every day",
         "timezone": "UTC",
         "from": "2026-01-01T00:00:00Z",
+        "note": None,
         "occurrences": [
             {
                 "job": "preview",
                 "nominal": f"2026-01-0{day}T00:00:00Z",
                 "chosen": f"2026-01-0{day}T00:00:00Z",
                 "local": f"{name} 2026-01-0{day} 00:00 +00:00",
+                "nominal_local": f"{name} 2026-01-0{day} 00:00 +00:00",
             }
             for day, name in ((2, "Fri"), (3, "Sat"))
         ],
@@ -61,7 +65,8 @@ def test_json_has_the_schedule_its_description_and_every_occurrence() -> None:
     ("target", "expected"),
     [
         ("every 90s", ["2026-01-31T00:01:30Z", "2026-01-31T00:03:00Z"]),
-        ("P1M", ["2026-02-28T00:00:00Z", "2026-03-28T00:00:00Z"]),
+        ("P1M", ["2026-02-28T00:00:00Z", "2026-03-31T00:00:00Z"]),
+        ("R1/P1M", ["2026-02-28T00:00:00Z"]),
         ("R3/2026-01-31T00:00:00Z/P1M", ["2026-02-28T00:00:00Z", "2026-03-31T00:00:00Z"]),
     ],
 )
@@ -75,13 +80,50 @@ def test_a_schedule_that_is_over_says_never_again() -> None:
 
 
 def test_one_job_of_a_file_shows_its_chosen_times(krontab: Path) -> None:
-    done = horae("next", str(krontab), "backup", "--count", "2", "--from", "2026-03-01T00:00:00Z", "--json")
+    done = horae("next", str(krontab), "backup", "--count", "2", "--from", "2026-03-01T02:00:00Z", "--json")
     shown = json.loads(done.out)
     assert [(each["nominal"], each["job"]) for each in shown["occurrences"]] == [
         ("2026-03-02T00:00:00Z", "backup"),
         ("2026-03-03T00:00:00Z", "backup"),
     ]
     assert all(each["nominal"] <= each["chosen"] < each["nominal"][:11] + "02:00:01Z" for each in shown["occurrences"])
+
+
+def test_a_slot_that_has_passed_is_shown_while_its_start_is_still_to_come(krontab: Path) -> None:
+    def first(start: str) -> dict[str, str]:
+        shown = json.loads(horae("next", str(krontab), "backup", "--count", "1", "--from", start, "--json").out)
+        found: dict[str, str] = shown["occurrences"][0]
+        return found
+
+    tonight = first("2026-03-01T00:00:00Z")
+    assert tonight["nominal"] == "2026-03-01T00:00:00Z"
+    assert first(tonight["chosen"])["nominal"] == "2026-03-02T00:00:00Z"
+
+
+def test_a_suspended_job_is_shown_with_a_warning_and_left_out_of_the_whole(krontab: Path) -> None:
+    assert "suspended: nothing runs until it is resumed" in horae("next", str(krontab), "asleep").out
+    assert "suspended, not shown: asleep" in horae("next", str(krontab)).out
+
+
+def test_a_file_can_come_from_standard_input() -> None:
+    done = horae("next", "-", "a", "--count", "1", stdin="0 0 * * * name=a command=/x\n")
+    assert "At 00:00 every day" in done.out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_stream_that_takes_no_pictures_gets_plain_ones(encoding: str) -> None:
+    done = horae("next", "@daily", "--calendar", "--year", "2026", environment={"PYTHONIOENCODING": encoding})
+    assert done.code == 0
+    assert done.out.count("#") == 365 + 1
+
+
+def test_a_full_disk_is_told_without_a_traceback() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "horae.cli", "next", "@daily"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 4
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_whole_file_shows_all_jobs_in_the_order_of_their_slots(krontab: Path) -> None:
@@ -126,6 +168,9 @@ def test_a_denser_day_is_drawn_fuller() -> None:
         (("30 2 * * *", "--tz", "Europe/Berlin", "--from", "2027-03-28T02:30:00"), 2, "skip it"),
         (("0 9 * * *", "--calendar", "--year", "10000"), 2, "Invalid year 10000"),
         (("missing.kron", "job"), 1, 'No file "missing.kron"'),
+        (("missing.kron", "job", "--tz", "UTC"), 2, "--tz belongs to an expression"),
+        (("0 9 * * *", "--calendar", "--count", "3"), 2, "--count does not go with a calendar"),
+        (("0 9 * * *", "--tz", "Asia/Tokyo", "--from", "0001-01-01"), 2, "outside the years 1 to 9999"),
         (("0", "9"), 2, "Put a cron expression in quotes"),
     ],
 )

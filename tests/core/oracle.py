@@ -174,7 +174,7 @@ def read_field(text: str, field: int, dialect: Dialect) -> frozenset[int]:
         if found is None:
             raise Refused(element)
         star, first_text, last_text, step_text = found.groups()
-        if (star and not step_text) or (step_text and (dialect == "posix" or int(step_text) == 0)):
+        if (star and not step_text) or (step_text and (dialect == "posix" or not 0 < int(step_text) <= 9999)):
             raise Refused(element)
         first, last = low, high
         if not star:

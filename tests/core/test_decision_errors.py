@@ -19,7 +19,6 @@ from horae.errors import (
     InvalidConstraint,
     InvalidDecision,
     InvalidDistribution,
-    InvalidDuration,
     InvalidSeed,
     InvalidTime,
     InvalidWindow,
@@ -53,7 +52,7 @@ BAD: list[tuple[str, dict[str, Any], type[HoraeError], str]] = [
     ("an identity that is bytes", {"identity": b"job"}, InvalidDecision, "identity"),
     ("an identity with a lone surrogate", {"identity": "job\ud800"}, InvalidDecision, "identity"),
     ("a salt with a lone surrogate", {"salt": "\udfff"}, InvalidDecision, "salt"),
-    ("a salt that is not text", {"salt": None}, InvalidDecision, "salt"),
+    ("a salt that is not text", {"salt": None}, InvalidSeed, "salt"),
     ("a window mode nobody knows", {"window_mode": "beside"}, InvalidWindow, "beside"),
     ("a window mode in capitals", {"window_mode": "AFTER"}, InvalidWindow, "AFTER"),
     ("a window mode that is a list", {"window_mode": ["after"]}, InvalidWindow, "after"),
@@ -160,7 +159,7 @@ def test_a_hint_offers_what_would_have_been_right() -> None:
 
 WINDOWS: list[tuple[str, dict[str, Any], type[HoraeError]]] = [
     ("a mode nobody knows", {"mode": "beside"}, InvalidWindow),
-    ("a negative duration", {"duration": timedelta(-1)}, InvalidDuration),
+    ("a negative duration", {"duration": timedelta(-1)}, InvalidWindow),
     ("a distribution nobody knows", {"distribution": Distribution("poisson")}, InvalidDistribution),
     ("a parameter nobody knows", {"distribution": Distribution("uniform", {"x": 1})}, InvalidDistribution),
     ("a seed nobody knows", {"seed": "hourly"}, InvalidSeed),

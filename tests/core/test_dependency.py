@@ -13,7 +13,6 @@ from tests.core.test_occurrence import HOURLY, at
 
 from horae import Cron, Every, Once
 from horae.core.dependency import (
-    SKIPPED_REASON,
     DependencyWindow,
     check_graph,
     dependency_window,
@@ -86,10 +85,6 @@ def test_a_run_waits_until_its_next_slot_and_is_skipped_then(
 def test_without_a_next_slot_a_run_waits_for_as_long_as_it_takes() -> None:
     window = dependency_window(Once(at("10:00")), at("10:00"))
     assert judge({"a": RunState.RUNNING}, window, at("10:00") + timedelta(days=9999)) is RunState.PENDING
-
-
-def test_the_reason_of_a_skipped_run_says_so() -> None:
-    assert SKIPPED_REASON == "dependencies"
 
 
 @pytest.mark.parametrize(

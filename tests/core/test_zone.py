@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -12,7 +14,7 @@ import tzdata
 
 from horae.core import tzif
 from horae.core.instant import FIRST, LAST, instant
-from horae.core.zone import REACH, TZDATA_VERSION, UTC_ZONE, zone, zone_names
+from horae.core.zone import REACH, TZDATA_VERSION, UTC_ZONE, Zone, zone, zone_names
 from horae.errors import HoraeError, UnknownZone
 
 FILES = Path(str(tzdata.__file__)).parent / "zoneinfo"
@@ -59,14 +61,33 @@ def test_the_instants_of_a_wall_time_are_those_that_show_it(name: str) -> None:
             assert all(utc + clocks.offset_at(utc) == wall for utc in found)
             offsets = {clocks.offset_at(wall + shift) for shift in range(-REACH, REACH, 600)}
             assert set(found) == {wall - offset for offset in offsets if clocks.offset_at(wall - offset) == offset}
-            assert (clocks.gap_end(wall) is None) == bool(found)
 
 
-def test_a_gap_ends_at_the_change_that_made_it() -> None:
-    berlin = zone("Europe/Berlin")
+def test_a_wall_time_in_a_gap_has_no_instant() -> None:
     skipped = int((datetime(2026, 3, 29, 2, 30, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
-    assert berlin.instants(skipped) == ()
-    assert berlin.gap_end(skipped) == int(datetime(2026, 3, 29, 1, tzinfo=UTC).timestamp())
+    assert zone("Europe/Berlin").instants(skipped) == ()
+
+
+def offsets_in_order(clocks: Zone, seconds: list[int]) -> list[int]:
+    return [clocks.offset_at(second) for second in seconds]
+
+
+def test_threads_that_meet_in_a_new_zone_all_see_true_offsets() -> None:
+    data = tzif.parse((FILES / "Europe" / "Dublin").read_bytes())
+    seconds = [2_000_000_000 + step * 400_000_000 for step in range(40)]
+    expected = [zone("Europe/Dublin").offset_at(second) for second in seconds]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(60):
+            fresh = Zone("Europe/Dublin", data)
+            with ThreadPoolExecutor(4) as pool:
+                orders = [seconds, seconds[::-1], seconds[::2] + seconds[1::2], seconds]
+                for found in pool.map(offsets_in_order, [fresh] * 4, orders):
+                    assert sorted(found) == sorted(expected)
+            assert [fresh.offset_at(second) for second in seconds] == expected
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_fold_has_two_instants_an_hour_apart() -> None:
@@ -79,8 +100,8 @@ def test_a_fold_has_two_instants_an_hour_apart() -> None:
 def test_no_two_offsets_of_a_zone_lie_further_apart_than_the_searches_assume() -> None:
     for name in zone_names():
         clocks = zone(name)
-        for index in range(1, len(clocks.offsets)):
-            assert abs(clocks.offsets[index] - clocks.offsets[index - 1]) < REACH, name
+        for change in clocks.transitions(FIRST, LISTED[1]):
+            assert abs(change.after - change.before) < REACH, name
 
 
 def test_the_same_name_gives_the_same_zone_object() -> None:
@@ -91,7 +112,7 @@ def test_the_same_name_gives_the_same_zone_object() -> None:
 def test_the_calendar_s_ends_are_covered() -> None:
     berlin = zone("Europe/Berlin")
     assert berlin.offset_at(LAST) == 3600
-    assert berlin.offset_at(FIRST) == berlin.offsets[0]
+    assert berlin.offset_at(FIRST) == berlin.cover(FIRST).offsets[0]
 
 
 @pytest.mark.parametrize(

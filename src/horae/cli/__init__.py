@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader went away (`horae next … | head`): nothing is wrong, and nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        screen.errors.write(f"horae: cannot write the output: {error}\n")
+        return 4
     except KeyboardInterrupt:
         return 130
     return code

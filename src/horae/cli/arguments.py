@@ -75,16 +75,14 @@ def _add_next(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     added = _command(commands, "next", "Show when a schedule fires next.", _NEXT_EXAMPLES)
     added.add_argument("target", help="a cron expression, 'every 90s', ISO 8601 such as P1M, or a krontab file")
     added.add_argument("job", nargs="?", help="with a file: the job to show (all of them when left out)")
-    added.add_argument("--tz", default="UTC", help="IANA time zone of the schedule (default UTC)")
-    added.add_argument("--count", "-n", type=int, default=10, help="how many occurrences (default 10)")
-    added.add_argument(
-        "--from", dest="start", default="now", metavar="TIME", help="what comes after TIME (default now)"
-    )
-    added.add_argument("--dialect", choices=("extended", "posix", "vixie"), default="extended", help="cron dialect")
-    added.add_argument("--gap", choices=("skip", "shift"), default="skip", help="wall times the clocks skip")
-    added.add_argument("--fold", choices=("auto", "both", "once"), default="auto", help="wall times the clocks repeat")
+    added.add_argument("--tz", metavar="ZONE", help="IANA time zone of the schedule (default UTC)")
+    added.add_argument("--count", "-n", type=int, help="how many occurrences (default 10)")
+    added.add_argument("--from", dest="start", metavar="TIME", help="what comes after TIME (default now)")
+    added.add_argument("--dialect", choices=("extended", "posix", "vixie"), help="cron dialect")
+    added.add_argument("--gap", choices=("skip", "shift"), help="wall times the clocks skip")
+    added.add_argument("--fold", choices=("auto", "both", "once"), help="wall times the clocks repeat")
     added.add_argument("--calendar", action="store_true", help="draw the year as a heat map")
-    added.add_argument("--year", type=int, help="the year to draw (default this year)")
+    added.add_argument("--year", type=int, help="the year to draw (default this year; implies --calendar)")
 
 
 def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -12,7 +12,7 @@ from horae.cli.explain import show as show_explanation
 from horae.cli.heatmap import draw
 from horae.cli.lint import show as show_finding
 from horae.cli.next import show as show_preview
-from horae.control.calendar import this_year, year_of
+from horae.control.calendar import next_clock_change, this_year, year_of
 from horae.control.preview import (
     describe,
     explain_slot,
@@ -64,23 +64,24 @@ def run(arguments: Namespace, screen: Screen) -> int:
 
     _step(screen, 1, "Say what will run", f"horae next {_FILE}")
     show_preview(screen, coming)
-    _step(screen, 2, "See the clocks change before they do", 'horae next "30 2 * * *" --tz Europe/Berlin')
-    night = read_schedule("30 2 * * *", tz="Europe/Berlin")
-    show_preview(screen, preview(night, _before_spring(moment), 4))
+    spring = next_clock_change("Europe/Berlin", moment, forward=True) - timedelta(days=2)
+    asked = f'horae next "30 2 * * *" --tz Europe/Berlin -n 4 --from {spring.isoformat()[:16]}Z'
+    _step(screen, 2, "See the clocks change before they do", asked)
+    show_preview(screen, preview(read_schedule("30 2 * * *", tz="Europe/Berlin"), spring, 4))
+    autumn = next_clock_change("Australia/Lord_Howe", moment, forward=False) - timedelta(minutes=50)
     screen.line()
-    show_preview(screen, preview(read_schedule("*/30 * * * *", tz="Australia/Lord_Howe"), _before_lord_howe(moment), 5))
-    _step(
-        screen,
-        3,
-        "Know why it starts when it starts",
-        f"horae explain morning-digest --at 2026-11-04T09:00:00Z --file {_FILE}",
-    )
+    show_preview(screen, preview(read_schedule("*/30 * * * *", tz="Australia/Lord_Howe"), autumn, 5))
+    asked = f"horae explain morning-digest --at 2026-11-04T09:00:00Z --file {_FILE}"
+    _step(screen, 3, "Know why it starts when it starts", asked)
     show_explanation(screen, trace)
     _step(screen, 4, "Look at a year at once", 'horae next "0 9 * * 1-5" --tz Europe/Berlin --calendar')
     screen.line(f"  {describe(weekdays)}")
     screen.line()
     draw(screen, year)
     _step(screen, 5, "Hear about mistakes before they run", "horae lint doubtful.kron")
+    for number, line in enumerate(_DOUBTFUL.splitlines(), start=1):
+        screen.line(f"  {screen.style(f'{number}  {line}', 'dim')}")
+    screen.line()
     for finding in findings:
         show_finding(screen, finding)
     screen.line()
@@ -92,24 +93,3 @@ def _step(screen: Screen, number: int, title: str, command: str) -> None:
     screen.line()
     screen.line(screen.style(f"{number}. {title}", "bold", "blue") + "   " + screen.style(f"$ {command}", "dim"))
     screen.line()
-
-
-def _before_spring(moment: datetime) -> datetime:
-    """Two days before the coming spring change in Berlin."""
-    year = moment.year if moment < _last_sunday(moment.year, 3) - timedelta(days=2) else moment.year + 1
-    return _last_sunday(year, 3) - timedelta(days=2)
-
-
-def _last_sunday(year: int, month: int) -> datetime:
-    last = datetime(year, month, 31, tzinfo=UTC)
-    return last - timedelta(days=(last.weekday() + 1) % 7)
-
-
-def _before_lord_howe(moment: datetime) -> datetime:
-    """An hour before Lord Howe Island's clocks next go back by half an hour, on the first Sunday of April."""
-    for year in (moment.year, moment.year + 1):
-        first = datetime(year, 4, 1, tzinfo=UTC)
-        change = first + timedelta(days=(6 - first.weekday()) % 7, hours=-9)
-        if change > moment:
-            return change - timedelta(minutes=50)
-    return moment

@@ -15,6 +15,8 @@ def read_text(name: str) -> str:
     """The text of the file called `name`; `-` is standard input."""
     try:
         if name == "-":
+            if sys.stdin is None:
+                raise InvalidFile("Cannot read standard input: it is closed")
             content = sys.stdin.buffer.read(LARGEST_FILE + 1)
         else:
             with Path(name).open("rb") as source:
@@ -44,7 +46,7 @@ def write_new(name: str, text: str) -> None:
 
 def looks_like_file(name: str) -> bool:
     """Whether a target names a file rather than a schedule: no cron expression ends so or exists on disk."""
-    if name.endswith((".kron", ".krontab")):
+    if name == "-" or name.endswith((".kron", ".krontab")):
         return True
     try:
         return "\0" not in name and Path(name).is_file()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
 _SHADES = "·░▒▓█"
+_PLAIN_SHADES = ".-+*#"
 _GREENS = ("238", "22", "28", "34", "46")
 _WEEKDAYS = ("Mon", "", "Wed", "", "Fri", "", "Sun")
 
@@ -54,6 +55,8 @@ def _cell(screen: Screen, count: int | None, most: int, *, changed: bool) -> str
 
 
 def _shade(screen: Screen, level: int) -> str:
+    if screen.plain:
+        return _PLAIN_SHADES[level]
     if not screen.colour:
         return _SHADES[level]
     return f"\033[38;5;{_GREENS[level]}m{'·' if not level else '■'}\033[0m"

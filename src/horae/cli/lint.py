@@ -27,10 +27,13 @@ def run(arguments: Namespace, screen: Screen) -> int:
     )
     for finding in findings:
         show(screen, finding)
-    counted = f"{len(texts)} file{'s' if len(texts) != 1 else ''}"
-    verdict = screen.style("fine", "green") if not findings else f"{errors} faults, {warnings} warnings"
-    screen.line(f"{counted}: {verdict}")
+    verdict = f"{_counted(errors, 'fault')}, {_counted(warnings, 'warning')}" if findings else "fine"
+    screen.line(f"{_counted(len(texts), 'file')}: {screen.style(verdict, 'yellow' if findings else 'green')}")
     return 2 if errors or (arguments.strict and warnings) else 0
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def show(screen: Screen, finding: Finding) -> None:

@@ -15,7 +15,6 @@ from horae.control.preview import (
     preview_file,
     read_schedule,
     read_time,
-    timezone_of,
 )
 from horae.errors import InvalidInput, shown
 
@@ -23,31 +22,42 @@ if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
 
+_OF_AN_EXPRESSION = ("tz", "dialect", "gap", "fold")
+
+
 def run(arguments: Namespace, screen: Screen) -> int:
     moment = files.now()
+    if arguments.calendar or arguments.year is not None:
+        return _calendar(arguments, screen)
+    count = arguments.count if arguments.count is not None else 10
+    begin = arguments.start if arguments.start is not None else "now"
     if files.looks_like_file(arguments.target):
-        text = files.read_text(arguments.target)
-        if arguments.calendar:
-            if arguments.job is None:
-                raise InvalidInput("A calendar shows one job: name it after the file")
-            return _calendar(arguments, screen, find_job(text, arguments.job, file=arguments.target).schedule)
+        text = _file_text(arguments)
         zone = find_job(text, arguments.job, file=arguments.target).schedule.tz if arguments.job else "UTC"
-        start = read_time(arguments.start, zone, moment, "--from")
-        show(screen, preview_file(text, start, arguments.count, file=arguments.target, job=arguments.job))
+        start = read_time(begin, zone, moment, "--from")
+        show(screen, preview_file(text, start, count, file=arguments.target, job=arguments.job))
         return 0
+    schedule = _schedule(arguments)
+    zone = arguments.tz or schedule.timezone
+    show(screen, preview(schedule, read_time(begin, zone, moment, "--from"), count, timezone=zone))
+    return 0
+
+
+def _file_text(arguments: Namespace) -> str:
+    for name in _OF_AN_EXPRESSION:
+        if getattr(arguments, name) is not None:
+            raise InvalidInput(f"--{name} belongs to an expression; the lines of a krontab say it themselves")
+    return files.read_text(arguments.target)
+
+
+def _schedule(arguments: Namespace) -> Schedule:
     if arguments.job is not None:
         raise InvalidInput(
             f"{shown(arguments.target)} is not a file, so {shown(arguments.job)} cannot name a job in it",
             hint='Put a cron expression in quotes: horae next "0 9 * * 1-5".',
         )
-    schedule = read_schedule(
-        arguments.target, tz=arguments.tz, dialect=arguments.dialect, gap=arguments.gap, fold=arguments.fold
-    )
-    if arguments.calendar:
-        return _calendar(arguments, screen, schedule)
-    start = read_time(arguments.start, timezone_of(schedule), moment, "--from")
-    show(screen, preview(schedule, start, arguments.count))
-    return 0
+    given = {name: value for name in _OF_AN_EXPRESSION if (value := getattr(arguments, name)) is not None}
+    return read_schedule(arguments.target, **given)
 
 
 def show(screen: Screen, found: Preview) -> None:
@@ -55,6 +65,8 @@ def show(screen: Screen, found: Preview) -> None:
     screen.data(found.to_dict())
     screen.line(screen.style(found.title, "bold"))
     screen.line(f"  {found.description}")
+    if found.note:
+        screen.line(f"  {screen.style(found.note, 'yellow')}")
     screen.line()
     if not found.occurrences:
         screen.line("  never again")
@@ -65,7 +77,7 @@ def show(screen: Screen, found: Preview) -> None:
         ("", "dim", True),
         ("local time", "cyan", True),
         ("job", "green", several),
-        ("nominal", "", found.windowed),
+        ("nominal", "dim", found.windowed),
         ("UTC", "", found.zoned),
         ("", "yellow", True),
     ]
@@ -81,8 +93,8 @@ def show(screen: Screen, found: Preview) -> None:
             str(number),
             each.local,
             each.job,
-            each.nominal.strftime("%H:%M:%S"),
-            each.chosen.strftime("%Y-%m-%d %H:%M:%SZ") if each.chosen is not None else "-",
+            each.nominal_local[4:20].rstrip(),
+            each.chosen.isoformat(sep=" ")[:19] + "Z" if each.chosen is not None else "-",
             "; ".join(marks),
         ]
         rows.append([cell for cell, (_, _, wanted) in zip(cells, columns, strict=True) if wanted])
@@ -90,10 +102,19 @@ def show(screen: Screen, found: Preview) -> None:
     screen.table(header, rows, [style for _, style, wanted in columns if wanted])
 
 
-def _calendar(arguments: Namespace, screen: Screen, schedule: Schedule) -> int:
+def _calendar(arguments: Namespace, screen: Screen) -> int:
     from horae.cli.heatmap import draw
     from horae.control.calendar import this_year, year_of
 
+    for name, given in (("--count", arguments.count), ("--from", arguments.start)):
+        if given is not None:
+            raise InvalidInput(f"{name} does not go with a calendar, which shows a whole year")
+    if files.looks_like_file(arguments.target):
+        if arguments.job is None:
+            raise InvalidInput("A calendar shows one job: name it after the file")
+        schedule: Schedule = find_job(_file_text(arguments), arguments.job, file=arguments.target).schedule
+    else:
+        schedule = _schedule(arguments)
     year = year_of(schedule, arguments.year if arguments.year is not None else this_year(files.now(), schedule))
     screen.data(year.to_dict() | {"schedule": str(schedule), "description": describe(schedule)})
     screen.line(screen.style(str(schedule), "bold"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,10 +18,13 @@ class Screen:
 
     def __init__(self, *, as_json: bool = False, out: TextIO | None = None, errors: TextIO | None = None) -> None:
         self.as_json = as_json
-        self.out = out if out is not None else sys.stdout
-        self.errors = errors if errors is not None else sys.stderr
-        wanted = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        self.colour = wanted and (self.out.isatty() or "FORCE_COLOR" in os.environ)
+        self.out = _writable(out if out is not None else sys.stdout)
+        self.errors = _writable(errors if errors is not None else sys.stderr)
+        wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
+        self.colour = wanted and (forced or self.out.isatty())
+        self.plain = not _can_write(self.out, "░▒▓█■·")
+        """The stream takes no more than ASCII pictures."""
 
     def style(self, text: str, *names: str) -> str:
         if not self.colour:
@@ -61,8 +65,25 @@ class Screen:
         self.out.flush()
 
 
+def _writable(stream: TextIO | None) -> TextIO:
+    """`stream`, made to replace what it cannot encode; a closed one swallows everything."""
+    if stream is None:
+        return io.StringIO()
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
+    return stream
+
+
+def _can_write(stream: TextIO, text: str) -> bool:
+    try:
+        text.encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def _json(value: Any) -> str:
     # Imported here: text output starts sooner without.
     import json
 
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(value, indent=2, ensure_ascii=True) + "\n"

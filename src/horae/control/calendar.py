@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from horae.control.preview import timezone_of
 from horae.core.instant import instant, seconds_of
 from horae.core.schedule import Cron, Schedule
 from horae.core.zone import zone
@@ -47,14 +46,15 @@ def year_of(schedule: Schedule, year: int) -> Year:
     """How often the schedule fires on each day of `year`."""
     if not 2 <= year <= 9998:
         raise InvalidInput(f"Invalid year {year}: must lie between 2 and 9998")
-    clocks = zone(timezone_of(schedule))
+    clocks = zone(schedule.timezone)
     first, last = date(year, 1, 1), date(year, 12, 31)
     # Two days on either side cover every offset; days outside the year are dropped below.
     begin = datetime(year, 1, 1, tzinfo=UTC) - timedelta(days=2)
     end = datetime(year, 12, 31, tzinfo=UTC) + timedelta(days=2)
     epoch = date(1970, 1, 1)
     found: Counter[int] = Counter()
-    for at in schedule.between(begin, end):
+    # An interval without a start counts from the beginning of the year shown.
+    for at in schedule.anchored(datetime(year, 1, 1, tzinfo=UTC)).between(begin, end):
         second = seconds_of(at)
         found[(second + clocks.offset_at(second)) // _DAY] += 1
     days = [first + timedelta(days=offset) for offset in range((last - first).days + 1)]
@@ -72,4 +72,13 @@ def year_of(schedule: Schedule, year: int) -> Year:
 
 def this_year(now: datetime, schedule: Schedule) -> int:
     """The year the schedule's own clocks show at `now`."""
-    return zone(timezone_of(schedule)).wall(instant(seconds_of(now))).year
+    return zone(schedule.timezone).wall(instant(seconds_of(now))).year
+
+
+def next_clock_change(timezone: str, after: datetime, *, forward: bool) -> datetime:
+    """When the clocks of `timezone` next go forward, or back; `after` itself where they never do again."""
+    second = seconds_of(after)
+    for change in zone(timezone).transitions(second, second + 2 * 366 * _DAY):
+        if change.is_gap == forward:
+            return instant(change.at)
+    return after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
@@ -13,10 +13,10 @@ from typing import Any
 from horae.core.daylight import DaylightEffect, effects
 from horae.core.decision import Explanation, decide, explain
 from horae.core.duration import format_duration
-from horae.core.instant import LAST, aware, instant, parse_instant, rfc3339, seconds_of
+from horae.core.instant import FIRST, LAST, aware, instant, parse_instant, rfc3339, seconds_of
 from horae.core.interval import Every, Iso8601
 from horae.core.krontab import KrontabJob, find_job, parse_file
-from horae.core.lint import Finding, lint
+from horae.core.lint import Finding, lint_jobs
 from horae.core.schedule import Cron, Schedule
 from horae.core.window import Window
 from horae.core.zone import UTC_ZONE, Zone, zone
@@ -38,7 +38,6 @@ __all__ = [
     "preview_file",
     "read_schedule",
     "read_time",
-    "timezone_of",
 ]
 
 MOST_OCCURRENCES = 10_000
@@ -53,6 +52,7 @@ class Occurrence:
     nominal: datetime
     chosen: datetime | None
     local: str
+    nominal_local: str
     reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,6 +61,7 @@ class Occurrence:
             "nominal": rfc3339(self.nominal),
             "chosen": None if self.chosen is None else rfc3339(self.chosen),
             "local": self.local,
+            "nominal_local": self.nominal_local,
         } | ({"reason": self.reason} if self.reason else {})
 
 
@@ -78,6 +79,8 @@ class Preview:
     """Some start is chosen inside a window, so nominal and chosen times differ."""
     zoned: bool = False
     """Some clocks shown are not UTC's."""
+    note: str | None = None
+    """What a person should know before believing the list."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -85,6 +88,7 @@ class Preview:
             "description": self.description,
             "timezone": self.timezone,
             "from": rfc3339(self.start),
+            "note": self.note,
             "occurrences": [each.to_dict() for each in self.occurrences],
             "daylight_effects": [each.to_dict() for each in self.effects],
         }
@@ -127,19 +131,30 @@ def read_time(text: str, timezone: str, now: datetime, name: str = "time") -> da
     found = zone(timezone).instants(seconds_of(parsed.replace(tzinfo=UTC), name))
     if not found:
         raise InvalidTime(f"Invalid {name} {shown(text)}: the clocks in {timezone} skip it", details={"name": name})
+    if not FIRST <= found[0] <= LAST:
+        raise InvalidTime(f"Invalid {name} {shown(text)}: lies outside the years 1 to 9999", details={"name": name})
     return instant(found[0])
 
 
-def preview(schedule: Schedule, start: datetime, count: int, *, window: Window | None = None) -> Preview:
-    """The next `count` occurrences of one schedule strictly after `start`."""
-    subject = _Subject("preview", schedule, timezone_of(schedule), window)
+def preview(schedule: Schedule, start: datetime, count: int, *, timezone: str | None = None) -> Preview:
+    """The next `count` occurrences of one schedule after `start`, shown on the clocks of `timezone` or its own.
+
+    An interval without a start counts from `start`, as a job defined then would.
+    """
+    subject = _Subject("preview", schedule.anchored(start), timezone or schedule.timezone)
     return _preview(str(schedule), (subject,), start, count)
 
 
 def preview_file(text: str, start: datetime, count: int, *, file: str, job: str | None = None) -> Preview:
     """The next `count` occurrences of one job of a krontab, or of all of them together."""
     jobs = (find_job(text, job, file=file),) if job is not None else _all_jobs(text, file)
-    return _preview(job or file, tuple(_subject(each) for each in jobs), start, count)
+    suspended = [each.name for each in jobs if each.suspend]
+    if job is not None:
+        note = "suspended: nothing runs until it is resumed" if suspended else None
+        return replace(_preview(job, (_subject(jobs[0]),), start, count), note=note)
+    note = f"suspended, not shown: {', '.join(suspended)}" if suspended else None
+    subjects = tuple(_subject(each) for each in jobs if not each.suspend)
+    return replace(_preview(file, subjects, start, count), note=note)
 
 
 def explain_slot(job: KrontabJob, at: datetime) -> tuple[Explanation, bool]:
@@ -152,8 +167,9 @@ def lint_files(texts: Mapping[str, str], now: datetime) -> tuple[Finding, ...]:
     findings: list[Finding] = []
     owners: dict[str, str] = {}
     for file, text in texts.items():
-        findings += lint(text, file=file, now=now)
-        for each in parse_file(text, file=file)[0]:
+        found, lines = lint_jobs(text, file=file, now=now)
+        findings += found
+        for each in lines:
             owner = owners.setdefault(each.job.name, file)
             if owner != file:
                 reason = f"job {shown(each.job.name)} is already defined in {owner}"
@@ -161,27 +177,26 @@ def lint_files(texts: Mapping[str, str], now: datetime) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def timezone_of(schedule: Schedule) -> str:
-    return schedule.tz if isinstance(schedule, Cron | Iso8601) else "UTC"
-
-
 def describe(schedule: Schedule) -> str:
-    return schedule.describe() if isinstance(schedule, Cron) else str(schedule).capitalize()
+    if isinstance(schedule, Cron):
+        return schedule.describe()
+    text = str(schedule)
+    return text[:1].upper() + text[1:]
 
 
 def local_text(at: datetime, clocks: Zone) -> str:
     """`Mon 2026-03-30 09:00 +02:00`; seconds only where there are any."""
     wall = clocks.wall(at)
-    seconds = f":{wall.second:02d}" if wall.second else ""
-    offset = wall.strftime("%z")
-    return f"{wall.strftime('%a %Y-%m-%d %H:%M')}{seconds} {offset[:3]}:{offset[3:5]}"
+    date, _, clock = wall.isoformat().partition("T")
+    shown_clock = clock[:8] if wall.second else clock[:5]
+    return f"{wall.strftime('%a')} {date} {shown_clock} {wall.isoformat()[19:25]}"
 
 
 def _all_jobs(text: str, file: str) -> tuple[KrontabJob, ...]:
     jobs, faults = parse_file(text, file=file)
     if faults:
         raise faults[0]
-    return tuple(each.job for each in jobs if not each.job.suspend)
+    return tuple(each.job for each in jobs)
 
 
 def _subject(job: KrontabJob) -> _Subject:
@@ -194,7 +209,9 @@ def _preview(title: str, subjects: tuple[_Subject, ...], start: datetime, count:
         raise InvalidInput(f"Invalid count {count}: must lie between 1 and {MOST_OCCURRENCES}")
     end = instant(LAST)
     slots = merge(*(_named_slots(subject, begin, end) for subject in subjects))
-    found = tuple(_occurrence(subject, at) for at, _, subject in islice(slots, count))
+    decided = (_occurrence(subject, at) for at, _, subject in slots)
+    coming = (each for each in decided if (each.chosen or each.nominal) > begin)
+    found = tuple(islice(coming, count))
     single = subjects[0] if len(subjects) == 1 else None
     last = instant(min(seconds_of(found[-1].nominal if found else begin) + 86_400, LAST))
     touched = sorted(
@@ -214,6 +231,9 @@ def _preview(title: str, subjects: tuple[_Subject, ...], start: datetime, count:
 
 
 def _named_slots(subject: _Subject, begin: datetime, end: datetime) -> Iterator[tuple[datetime, str, _Subject]]:
+    """The subject's slots; with a window, also those that have passed but whose start may still be to come."""
+    if subject.window is not None:
+        begin = instant(max(seconds_of(begin) - int(subject.window.lag.total_seconds()), FIRST))
     return ((at, subject.name, subject) for at in subject.schedule.between(begin, end))
 
 
@@ -228,7 +248,8 @@ def _occurrence(subject: _Subject, nominal: datetime) -> Occurrence:
     if subject.window is not None:
         decision = decide(subject.window.request(subject.name, nominal, subject.timezone))
         chosen, reason = decision.chosen_time, decision.reason
-    return Occurrence(subject.name, nominal, chosen, local_text(chosen or nominal, subject.zone), reason)
+    shown_at, slot = local_text(chosen or nominal, subject.zone), local_text(nominal, subject.zone)
+    return Occurrence(subject.name, nominal, chosen, shown_at, slot, reason)
 
 
 def explanation_dict(explanation: Explanation, *, is_occurrence: bool) -> dict[str, Any]:

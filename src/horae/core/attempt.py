@@ -21,11 +21,15 @@ from horae.errors import IllegalTransition
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """A task run after one attempt. PENDING means it waits until `retry_at`; every other state is its end."""
+    """A task run after one attempt. PENDING means it waits until `retry_at`; every other state is its end.
+
+    `stale`: the attempt was lost and may not be repeated, which ends the whole run FAILED_STALE.
+    """
 
     state: TaskState
     retry_at: datetime | None = None
     reason: str | None = None
+    stale: bool = False
 
 
 def settle(
@@ -50,7 +54,7 @@ def settle(
             return TaskOutcome(ended, reason=f"gave up after {failures} attempts" if failures > 1 else None)
         case AttemptState.LOST:
             if settings.delivery == "at_most_once":
-                return TaskOutcome(TaskState.FAILED, reason="lost, and delivered at most once")
+                return TaskOutcome(TaskState.FAILED, reason="lost, and delivered at most once", stale=True)
             if settings.max_lost is not None and lost >= settings.max_lost:
                 return TaskOutcome(TaskState.FAILED, reason=f"lost {lost} times")
             return TaskOutcome(TaskState.PENDING, moment, "lost")
@@ -68,6 +72,9 @@ class TaskView:
     attempts: int = 0
     retry_at: datetime | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", TaskState(self.state))
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -83,19 +90,25 @@ class Step:
     outcome: RunState | None = None
 
 
-def next_step(tasks: Sequence[TaskView], *, mode: str, now: datetime, cancelled: bool = False) -> Step:
-    """The run's next step. `cancelled`: the run was cancelled or ran out of time, which stops every task."""
+def next_step(
+    tasks: Sequence[TaskView], *, mode: str, now: datetime, cancelled: bool = False, stale: bool = False
+) -> Step:
+    """The run's next step. `cancelled`: the run was cancelled or ran out of time; `stale`: it may not be tried again.
+
+    Both stop every task.
+    """
     moment = aware(now, "now")
     if all(task.state in TASK_RUNS.terminal for task in tasks):
-        return Step(outcome=fold(((task.state, task.failure) for task in tasks), cancelled=cancelled))
+        ends = ((task.state, task.failure) for task in tasks)
+        return Step(outcome=fold(ends, cancelled=cancelled, stale=stale))
     fatal = any(task.state in FAILURES and task.failure != "continue" for task in tasks)
 
     def stopped(task: TaskView) -> bool:
-        return cancelled or (fatal and task.failure != "continue")
+        return cancelled or stale or (fatal and task.failure != "continue")
 
     cancel = tuple(task.name for task in tasks if stopped(task) and _started(task))
     skip = tuple(task.name for task in tasks if stopped(task) and task.state is TaskState.PENDING and not task.attempts)
-    if cancelled:
+    if cancelled or stale:
         return Step(cancel=cancel, skip=skip)
     waiting = _may_start([task for task in tasks if not stopped(task)], mode)
     start = tuple(task.name for task in waiting if task.retry_at is None or task.retry_at <= moment)

@@ -1,6 +1,7 @@
 """The slots of one job that were missed: a span that may hold millions, and the few newest, already decided.
 
-Asked for what it must name only: a span that ends in one record is counted, not walked.
+Asked for what it must name only: a span that ends in one record is counted, and intervals and crons count without
+walking.
 """
 
 from __future__ import annotations

@@ -83,9 +83,6 @@ class Rules:
         return None
 
 
-NO_RULES = Rules()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraints:
     """As given by a person: dicts from clause kind to values. Understood, and refused if need be, by `rules()`."""

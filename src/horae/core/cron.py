@@ -128,7 +128,9 @@ def _step(text: str) -> int:
     digits = text.lstrip("0")
     if not digits:
         raise FieldFault("has a step of 0")
-    return int(digits) if len(digits) <= 4 else 10_000
+    if len(digits) > 4:
+        raise FieldFault(f"has the step {text[:20]} out of range 1-9999")
+    return int(digits)
 
 
 def _year_starts() -> tuple[list[int], bytes]:
@@ -215,10 +217,6 @@ class CronTable:
 
     def matches_minute(self, minute: int) -> bool:
         return self.next_minute(minute - 1) == minute
-
-    def day_matches(self, day: int) -> bool:
-        """Whether any minute of the epoch day `day` matches."""
-        return self.matches_minute(day * 1440 + (self.minute_mask & -self.minute_mask).bit_length() - 1)
 
 
 @lru_cache(maxsize=4096)

@@ -58,6 +58,9 @@ class Custom(Schedule):
         found = (_checked(at, self.path) for at in self._loaded().between(start, end))
         return (at for at in found if at is not None)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Custom, (self.path, self.inner)
+
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "path": self.path}
 

@@ -138,6 +138,8 @@ def draws(seed_hash: bytes) -> Iterator[float]:
 
 
 def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Decision:
+    if not isinstance(request, DecisionRequest):
+        raise InvalidDecision(f"Invalid request {shown(request)}: must be a DecisionRequest")
     nominal = aware(request.nominal_time, "nominal_time")
     elapsed = nominal - EPOCH
     second, fraction = elapsed.days * 86_400 + elapsed.seconds, elapsed.microseconds
@@ -240,8 +242,13 @@ def _seed_input(identity: str, period_key: str, salt: str) -> bytes:
             f"Invalid identity {shown(identity)}: must be text, not empty", hint="Use the job's name."
         )
     if not isinstance(salt, str):
-        raise InvalidDecision(f"Invalid salt {shown(salt)}: must be text")
+        raise InvalidSeed(f"Invalid salt {shown(salt)}: must be text")
     try:
         return f"{identity}\n{period_key}\n{salt}".encode()
     except UnicodeEncodeError as error:
-        raise InvalidDecision(f"Invalid identity or salt {shown(identity)}: is not valid UTF-8") from error
+        wrong = f"identity {shown(identity)}" if _unwritable(identity) else f"salt {shown(salt)}"
+        raise InvalidDecision(f"Invalid {wrong}: cannot be written as UTF-8") from error
+
+
+def _unwritable(text: str) -> bool:
+    return any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -15,8 +15,6 @@ from horae.core.lifecycle import RunState
 from horae.core.schedule import Schedule
 from horae.errors import DependencyCycle, InvalidDefinition, shown
 
-SKIPPED_REASON = "dependencies"
-
 
 @dataclass(frozen=True, slots=True)
 class DependencyWindow:
@@ -36,7 +34,7 @@ def dependency_window(schedule: Schedule, slot: datetime) -> DependencyWindow:
 
 def unmet(latest: Mapping[str, RunState | None]) -> tuple[str, ...]:
     """The dependencies whose latest run in the window is not COMPLETED; None means it has no run there."""
-    return tuple(sorted(name for name, state in latest.items() if state is not RunState.COMPLETED))
+    return tuple(sorted(name for name, state in latest.items() if state != RunState.COMPLETED))
 
 
 def judge(latest: Mapping[str, RunState | None], window: DependencyWindow, now: datetime) -> RunState | None:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any
 
+from horae.core.duration import DurationLike, parse_duration
 from horae.core.instant import aware
 from horae.core.job import JobSpec
 from horae.core.policy import UPDATE_POLICIES, chosen
@@ -32,7 +33,7 @@ class Update:
 
     policy: str = "immediate"
     until: datetime | None = None
-    horizon: timedelta | None = None
+    horizon: DurationLike | None = None
 
     def __post_init__(self) -> None:
         chosen(self.policy, UPDATE_POLICIES, "update policy")
@@ -42,6 +43,8 @@ class Update:
             raise InvalidPolicy("Invalid update policy: windowed takes a horizon, and only windowed does")
         if self.until is not None:
             object.__setattr__(self, "until", aware(self.until, "until"))
+        if self.horizon is not None:
+            object.__setattr__(self, "horizon", parse_duration(self.horizon, name="horizon"))
 
     def switch_at(self, old: Schedule | None, now: datetime) -> datetime:
         """The last moment the old schedule speaks for."""
@@ -75,7 +78,7 @@ def diff_slots(
     """Compares the two futures; None stands for a job that does not exist on that side."""
     begin, end = aware(now, "now"), aware(until, "until")
     if update.horizon is not None:
-        end = min(end, begin + update.horizon)
+        end = min(end, begin + parse_duration(update.horizon))
     switch = min(update.switch_at(old, begin), end)
     before = tuple(islice(_slots(old, begin, end), MOST_SLOTS + 1))
     after = tuple(islice(chain(_slots(old, begin, switch), _slots(new, switch, end)), MOST_SLOTS + 1))

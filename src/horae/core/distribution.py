@@ -45,6 +45,11 @@ class Distribution:
     name: str = "uniform"
     params: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.params, Mapping):
+            # A copy: whoever still holds the caller's own must not change a decision through it.
+            object.__setattr__(self, "params", dict(self.params))
+
     def items(self) -> tuple[tuple[str, str], ...]:
         """The parameters as text, sorted by name: the form that is hashed, stored and printed."""
         if not isinstance(self.params, Mapping):
@@ -79,7 +84,7 @@ def sampler(distribution: Distribution, width: int, nominal: int, mode: str) -> 
     """A function from a draw in [0, 1) to whole seconds in [0, width]; `nominal` is the nominal time's own offset."""
     if not isinstance(distribution, Distribution) or not isinstance(distribution.name, str):
         raise InvalidDistribution(f"Invalid distribution {shown(distribution)}: must be a Distribution with a name")
-    if distribution.name == "uniform" and not distribution.params:
+    if distribution.name == "uniform" and distribution.params == {}:
         slots = width + 1
         return lambda draw: int(draw * slots)
     return _sampler(distribution.name, distribution.items(), width, nominal, mode)

@@ -33,6 +33,7 @@ _ISO = re.compile(
     r"P(?:([0-9]{1,9})W)?(?:([0-9]{1,9})D)?"
     r"(?:T(?=[0-9])(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})(?:\.([0-9]{1,6}))?S)?)?"
 )
+_BARE = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _HINT = 'Write a duration as "90s", "1h30m", "2 days", "PT5M", a number of seconds, or a timedelta.'
 _LONGEST = timedelta(days=366 * 1000)
 _LONGEST_TEXT = 200
@@ -85,6 +86,8 @@ def _from_text(text: str, name: str) -> timedelta:
         raise _invalid(name, text, f"must have 1 to {_LONGEST_TEXT} characters")
     if trimmed[0] == "-":
         raise _invalid(name, text, "is negative")
+    if _BARE.fullmatch(trimmed):
+        trimmed += "s"
     if trimmed[0] == "P":
         return _from_iso(trimmed, name)
     position, total = 0, 0

@@ -1,4 +1,4 @@
-"""Cron expressions in English, read off the compiled masks, so that equal schedules are described alike."""
+"""Cron expressions in English, read off the compiled masks: however a list is written, it is described alike."""
 
 from __future__ import annotations
 

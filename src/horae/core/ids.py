@@ -53,16 +53,18 @@ def task_uuid(job: UUID, name: str) -> UUID:
 
 def run_id(job: UUID, scheduled_time: datetime, shard: UUID | None = None) -> str:
     """The run of `job` at the nominal time `scheduled_time`, for one shard where runs are bound to shards."""
-    return RUN + str(uuid5(NS_RUN, f"{job}:{_slot(scheduled_time, shard)}"))
+    return RUN + str(uuid5(NS_RUN, f"{_checked_uuid(job)}:{_slot(scheduled_time, shard)}"))
 
 
 def keyed_run_id(job: UUID, key: str) -> str:
     """The run an idempotency key stands for: `trigger:…` and `backfill:…` runs have no slot of their own."""
-    return RUN + str(uuid5(NS_RUN, f"{job}:{key}"))
+    if not isinstance(key, str) or not key.startswith(("trigger:", "backfill:")):
+        raise InvalidIdentifier(f"Invalid run key {shown(key)}: must begin with trigger: or backfill:")
+    return RUN + str(uuid5(NS_RUN, f"{_checked_uuid(job)}:{key}"))
 
 
 def task_run_id(run: str, task: UUID) -> str:
-    return TASK_RUN + str(uuid5(NS_TASK_RUN, f"{checked_id(run, RUN)}:{task}"))
+    return TASK_RUN + str(uuid5(NS_TASK_RUN, f"{checked_id(run, RUN)}:{_checked_uuid(task)}"))
 
 
 def attempt_id(task_run: str, number: int) -> str:
@@ -106,6 +108,12 @@ def uuid7(milliseconds: int, entropy: bytes) -> UUID:
     chance = int.from_bytes(entropy, "big")
     value = milliseconds << 80 | 0x7 << 76 | (chance >> 62 & 0xFFF) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
     return UUID(int=value)
+
+
+def _checked_uuid(value: UUID) -> UUID:
+    if not isinstance(value, UUID):
+        raise InvalidIdentifier(f"Invalid uuid {shown(value)}: must be a UUID")
+    return value
 
 
 def _slot(scheduled_time: datetime, shard: UUID | None) -> str:

@@ -81,12 +81,11 @@ class Every(Schedule):
         return Schedule.count(self, start, end) if self._base is None else _evenly(self, start, end, self.seconds)
 
     def matches(self, at: datetime) -> bool:
-        return self._base is not None and Schedule.matches(self, at)
+        return Schedule.matches(self, at) and self._base is not None
 
     def anchored(self, at: datetime) -> Schedule:
-        if self._base is not None:
-            return self
-        return Every(self.interval, end=self.end, anchor=at)
+        anchor = floored(at, "anchor")
+        return self if self._base is not None else Every(self.interval, end=self.end, anchor=anchor)
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"kind": self.kind, "interval": format_duration(timedelta(0, self.seconds))}
@@ -154,11 +153,13 @@ class Iso8601(Schedule):
         if len(parts) == 2 and spans[0] is None and spans[1] is None:
             first, last = self._moment(parts[0]), self._moment(parts[1])
             months, days, seconds = 0, 0, last - first
+            if last <= first:
+                raise self._invalid("has an end that does not come after its start")
             fixed: int | None = first
         else:
             span = spans[0] or spans[-1]
             if span is None or (len(parts) == 2 and spans[0] and spans[1]):
-                raise self._invalid("has no duration such as P1M or PT15M")
+                raise self._invalid("needs one duration of whole units such as P1M or PT15M")
             months, days, seconds = _units(span)
             fixed = self._moment(parts[1 if ends_there else 0]) if len(parts) == 2 else None
         if months * 2_629_746 + days * 86_400 + seconds > _LONGEST_SECONDS:
@@ -187,6 +188,8 @@ class Iso8601(Schedule):
             raise self._invalid(f"is not text of 1 to {_LONGEST_TEXT} characters")
         parts = self.text.split("/")
         repeat = _REPEAT.fullmatch(parts[0])
+        if repeat is None and parts[0].startswith("R"):
+            raise self._invalid(f"begins with {shown(parts[0])}, which is not R, R-1 or R and a number")
         count = int(repeat[1]) if repeat and repeat[1] not in ("", "-1") else None
         parts = parts[1:] if repeat else parts
         if count == 0:
@@ -276,8 +279,12 @@ class Iso8601(Schedule):
             count -= 1
         return None
 
+    @property
+    def timezone(self) -> str:
+        return self.tz
+
     def matches(self, at: datetime) -> bool:
-        return self._base is not None and Schedule.matches(self, at)
+        return Schedule.matches(self, at) and self._base is not None
 
     def count(self, start: datetime, end: datetime) -> int:
         if self._base is None or self.months or self.days:
@@ -285,7 +292,8 @@ class Iso8601(Schedule):
         return _evenly(self, start, end, self.seconds)
 
     def anchored(self, at: datetime) -> Schedule:
-        return self if self._base is not None else Iso8601(self.text, self.tz, anchor=at)
+        anchor = floored(at, "anchor")
+        return self if self._base is not None else Iso8601(self.text, self.tz, anchor=anchor)
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"kind": self.kind, "text": self.text, "tz": self.tz}

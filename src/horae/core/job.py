@@ -83,6 +83,8 @@ _COUNTS = {"max_lost", "max_concurrent"}
 def parse_settings(given: Mapping[str, Any], *, of_task: bool = False) -> Mapping[str, Any]:
     """What one level sets, checked and in its own types. None means "none" where a setting has that, never "unset"."""
     parsed: dict[str, Any] = {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise InvalidDefinition(f"Invalid settings {shown(given)}: must be a mapping from names to values")
     for name, value in sorted(given.items()):
         known = TASK_SETTINGS if of_task else DEFAULTS.__dataclass_fields__.keys()
         if name not in known:
@@ -122,7 +124,7 @@ def effective(*levels: Mapping[str, Any]) -> Settings:
     """The settings that hold when each of `levels` (outermost first) has set what it sets."""
     merged: dict[str, Any] = {}
     for level in levels:
-        merged |= level
+        merged |= parse_settings(level)
     return replace(DEFAULTS, **merged) if merged else DEFAULTS
 
 
@@ -132,6 +134,7 @@ def settings_from_dict(data: Mapping[str, Any]) -> Settings:
 
 
 _NONE: Mapping[str, Any] = {}
+KINDS = ("PYTHON", "SQL", "PROCEDURE", "EXTERNAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,9 @@ class TaskSpec:
 
     def __post_init__(self) -> None:
         ids.checked_name(self.name, "task name")
+        if not isinstance(self.handler, str) or self.kind not in KINDS:
+            hint = f"handler is text, kind one of: {', '.join(KINDS)}."
+            raise InvalidDefinition(f"Task {shown(self.name)} has a handler or kind that is none", hint=hint)
         object.__setattr__(self, "settings", parse_settings(self.settings, of_task=True))
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,7 +162,7 @@ class TaskSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TaskSpec:
-        return cls(**_known(data, cls, f"task {shown(data.get('name'))}"))
+        return cls(**_known(data, cls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +188,8 @@ class JobSpec:
             put(self, "schedule", as_schedule(self.schedule))
         put(self, "settings", parse_settings(self.settings))
         put(self, "tasks", tuple(self.tasks))
+        if not all(isinstance(task, TaskSpec) for task in self.tasks) or not isinstance(self.description, str):
+            raise InvalidDefinition(f"Job {shown(self.name)}: tasks must be TaskSpecs and description text")
         for name in ("tags", "depends_on"):
             if isinstance(getattr(self, name), str):
                 raise InvalidDefinition(f"Job {shown(self.name)}: {name} must be a list of names, not one text")
@@ -226,7 +234,7 @@ class JobSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> JobSpec:
-        values = _known(data, cls, f"job {shown(data.get('name'))}")
+        values = _known(data, cls)
         if values.get("schedule") is not None:
             values["schedule"] = schedule_from_dict(values["schedule"])
         values.setdefault("schedule", None)
@@ -234,7 +242,10 @@ class JobSpec:
         return cls(**values)
 
 
-def _known(data: Mapping[str, Any], cls: type[TaskSpec | JobSpec], what: str) -> dict[str, Any]:
+def _known(data: Mapping[str, Any], cls: type[TaskSpec | JobSpec]) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise InvalidDefinition(f"{shown(data)} is not a definition: it must be a mapping")
+    what = f"{'task' if cls is TaskSpec else 'job'} {shown(data.get('name'))}"
     known = [each.name for each in fields(cls)]
     for key in data:
         if key not in known:

@@ -31,6 +31,7 @@ MODIFIERS = ("tz", "win", "dist", "seed", "policy", "only", "avoid")
 TEXT_FIELDS = ("user", "group", "cwd", "stdout", "stderr", "description")
 FIELDS = ("name", "command", "env", "shell", "umask", "timeout", *TEXT_FIELDS)
 CONCURRENCY = {"forbid": "skip", "allow": "allow", "replace": "replace"}
+MOST_FAULTS = 1000
 _ZERO = timedelta(0)
 _FREE = Constraints()
 _Given = ParamSpec("_Given")
@@ -92,6 +93,10 @@ def parse_file(text: str, *, file: str = "<krontab>") -> tuple[tuple[KrontabLine
                 raise InvalidKrontab(reason, file=file, line=number, column=1)
         except InvalidKrontab as fault:
             faults.append(fault)
+            if len(faults) == MOST_FAULTS:
+                reason = f"{MOST_FAULTS} faults so far: the rest of the file is not read"
+                faults.append(InvalidKrontab(reason, file=file, line=number, column=1))
+                break
             continue
         lines[job.name] = number
         jobs.append(KrontabLine(number, job))

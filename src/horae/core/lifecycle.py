@@ -83,7 +83,8 @@ class Machine:
         if self.allows(before, after):
             return
         onward = sorted(self.births if before is None else self.moves.get(before, frozenset()))
-        told = ", ".join(onward) or f"none, {before} is terminal"
+        known = before is None or before in self.moves
+        told = ", ".join(onward) or (f"none, {before} is terminal" if known else f"{before} is no state of it")
         wanted = f"be born {shown(after)}" if before is None else f"go from {shown(before)} to {shown(after)}"
         raise IllegalTransition(
             f"A {self.name} cannot {wanted}",
@@ -127,15 +128,18 @@ MACHINES = (RUNS, TASK_RUNS, ATTEMPTS)
 FAILURES = frozenset({TaskState.FAILED, TaskState.TIMEOUT})
 
 
-def fold(tasks: Iterable[tuple[TaskState, str]], *, cancelled: bool = False) -> RunState:
+def fold(tasks: Iterable[tuple[TaskState, str]], *, cancelled: bool = False, stale: bool = False) -> RunState:
     """The run's end from its tasks' ends, each with the failure strategy it ran under.
 
-    `cancelled` says that the run itself was cancelled or ran out of time; that outweighs what its tasks say.
+    `cancelled` says that the run itself was cancelled or ran out of time, `stale` that its worker was lost and it may
+    not be tried again; both outweigh what its tasks say.
     """
     ended = list(tasks)
     for state, _ in ended:
         if state not in TASK_RUNS.terminal:
             raise IllegalTransition(f"A run cannot end while a task is {state}")
+    if stale:
+        return RunState.FAILED_STALE
     if cancelled:
         return RunState.CANCELLED
     failed = {strategy for state, strategy in ended if state in FAILURES}
@@ -143,7 +147,7 @@ def fold(tasks: Iterable[tuple[TaskState, str]], *, cancelled: bool = False) -> 
         return RunState.FAILED
     if failed:
         return RunState.COMPLETED_WITH_ERRORS
-    if any(state is TaskState.CANCELLED for state, _ in ended):
+    if any(state == TaskState.CANCELLED for state, _ in ended):
         return RunState.CANCELLED
     return RunState.COMPLETED
 

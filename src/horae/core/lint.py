@@ -11,11 +11,11 @@ from horae.core.cron import MONTH_LENGTHS
 from horae.core.daylight import effects
 from horae.core.decision import decide
 from horae.core.instant import LAST, instant, seconds_of
-from horae.core.krontab import KrontabJob, parse_file
+from horae.core.krontab import KrontabJob, KrontabLine, parse_file
 from horae.core.schedule import Cron
 
 _LOOK_AHEAD = 366 * 86_400
-_SAMPLES = 20
+_SAMPLES = 10
 _FIELD_SIZES = (("minute", 60), ("hour", 24), ("day", 31), ("month", 12), ("weekday", 7))
 
 
@@ -41,6 +41,11 @@ class Finding:
 
 def lint(text: str, *, file: str, now: datetime) -> tuple[Finding, ...]:
     """Every fault and every warning, by line. `now` is where the look ahead for skipped times begins."""
+    return lint_jobs(text, file=file, now=now)[0]
+
+
+def lint_jobs(text: str, *, file: str, now: datetime) -> tuple[tuple[Finding, ...], tuple[KrontabLine, ...]]:
+    """What `lint` finds, and the jobs that were read."""
     jobs, faults = parse_file(text, file=file)
     findings = [
         Finding(file, fault.line, fault.column, "error", fault.code, fault.reason, fault.hint) for fault in faults
@@ -50,7 +55,7 @@ def lint(text: str, *, file: str, now: datetime) -> tuple[Finding, ...]:
             Finding(file, each.line, 1, "warning", code, f"{each.job.name}: {message}")
             for code, message in warnings(each.job, now)
         ]
-    return tuple(sorted(findings, key=lambda finding: (finding.line, finding.column, finding.code)))
+    return tuple(sorted(findings, key=lambda finding: (finding.line, finding.column, finding.code))), jobs
 
 
 def warnings(job: KrontabJob, now: datetime) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ from horae.core.slot import Birth, JobView, Plan, Slot, deadline_passed, decided
 __all__ = ["LONGEST_ROWS", "Birth", "JobView", "Plan", "Slot", "deadline_passed", "decided_slot", "due"]
 
 LONGEST_ROWS = 100
+MOST_TRIES = 64
 _NOTHING = timedelta(0)
 _SECOND = timedelta(seconds=1)
 
@@ -156,14 +157,18 @@ class _Planner:
             self._start_recovery(slot, covers_from=begin, covers_to=last, count=len(backlog))
 
     def _without_unschedulable_end(self, backlog: Backlog) -> Backlog:
-        """Records the newest slots as long as nothing could be chosen for them: one that can run is to stand last."""
-        while last := backlog.last(1):
-            slot = decided_slot(self.job, last[0])
-            if not slot.unschedulable:
-                break
+        """Records the newest slots as long as nothing can be chosen for them: one that can run is to stand last.
+
+        After MOST_TRIES of them the rest is not searched any further, but recorded as missed.
+        """
+        for _ in range(MOST_TRIES):
+            last = backlog.last(1)
+            slot = decided_slot(self.job, last[0]) if last else None
+            if slot is None or not slot.unschedulable:
+                return backlog
             self._settled_without_running(slot)
-            backlog = backlog.before(last[0])
-        return backlog
+            backlog = backlog.before(slot.nominal)
+        return self._record(backlog, RunState.MISSED, "missed")
 
     def _line_up(self, backlog: Backlog) -> None:
         deadline, window = self.job.settings.deadline, self.job.settings.window
@@ -208,15 +213,15 @@ class _Planner:
         self._supersede()
         birth = Birth(slot.nominal, RunState.PENDING, slot.chosen, decision=slot.decision)
         if slot.chosen <= self.now:
-            verdict = self._judge()
+            verdict = self._judge(slot.nominal)
             birth = replace(birth, state=verdict.state, reason=verdict.reason)
         self._add(birth)
 
-    def _judge(self) -> Overlapping:
-        """The verdict on one more run, with its effects on the runs before it carried out."""
+    def _judge(self, slot: datetime) -> Overlapping:
+        """The verdict on the run of `slot`, with its effects on the runs before it carried out."""
         settings = self.job.settings
         while True:
-            verdict = judge_overlap(settings.overlap, self.active, self.now, settings.retry)
+            verdict = judge_overlap(settings.overlap, self.active, self.now, settings.retry, slot)
             unborn = [run for run in verdict.cancels if run.startswith(_UNBORN)]
             if not unborn:
                 break

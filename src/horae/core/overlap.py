@@ -34,8 +34,13 @@ class ActiveRun:
     parked: bool = False
     is_recovery: bool = False
 
-    def counts(self, now: datetime, retry: Retry) -> bool:
-        """Whether another run has to mind this one at `now`."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", RunState(self.state))
+
+    def counts(self, now: datetime, retry: Retry, slot: datetime | None = None) -> bool:
+        """Whether a run for `slot` has to mind this one at `now`; None stands for a slot after all others."""
+        if slot is not None and self.state is not RunState.RUNNING and self.scheduled_time >= slot:
+            return False
         if self.parked:
             return retry.max_retries is not None
         if self.state is RunState.PENDING:
@@ -62,9 +67,14 @@ class Overlapping:
     cancels: tuple[str, ...] = ()
 
 
-def judge_overlap(policy: Overlap, active: Sequence[ActiveRun], now: datetime, retry: Retry) -> Overlapping:
-    """The verdict on a run that is due at `now`; `active` are the job's other runs, read under the job's lock."""
-    others = [run for run in active if run.counts(now, retry)]
+def judge_overlap(
+    policy: Overlap, active: Sequence[ActiveRun], now: datetime, retry: Retry, slot: datetime | None = None
+) -> Overlapping:
+    """The verdict on the run of `slot` that is due at `now`; `active` are the job's other runs, read under its lock.
+
+    Runs of later slots that only wait do not count: of two windowed runs that come due together, the older goes first.
+    """
+    others = [run for run in active if run.counts(now, retry, slot)]
     if not others or policy == "allow":
         return Overlapping(RunState.PENDING)
     if policy == "skip":

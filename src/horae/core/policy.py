@@ -21,6 +21,7 @@ ISOLATIONS = ("auto", "process")
 COMPLETIONS = ("preserve", "drop")
 UPDATE_POLICIES = ("immediate", "graceful", "windowed")
 _LONGEST_DELAY = timedelta(days=366)
+_MOST = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,8 @@ class Retry:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.max_retries is not None and (
-            not isinstance(self.max_retries, int) or isinstance(self.max_retries, bool) or self.max_retries < 0
-        ):
-            raise InvalidPolicy(
-                f"Invalid max_retries {shown(self.max_retries)}: must be a whole number from 0, or None"
-            )
+        if self.max_retries is not None and (type(self.max_retries) is not int or not 0 <= self.max_retries <= _MOST):
+            raise InvalidPolicy(f"Invalid max_retries {shown(self.max_retries)}: must be None or from 0 to {_MOST}")
         if not _number(self.factor) or not 1.0 <= self.factor <= 1000.0:
             raise InvalidPolicy(f"Invalid retry factor {shown(self.factor)}: must be a number from 1 to 1000")
         if not _number(self.jitter) or not 0.0 <= self.jitter <= 1.0:
@@ -154,12 +151,12 @@ def chosen(value: object, known: tuple[str, ...], name: str) -> str:
 
 
 def _check_count(value: object, name: str) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a whole number from 1")
+    if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
+        raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a whole number from 1 to {_MOST}")
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return type(value) is int or (isinstance(value, float) and isfinite(value))
 
 
 NO_RETRY = Retry(0, 0)

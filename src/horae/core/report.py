@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from horae.core.duration import format_duration
-from horae.core.instant import rfc3339
+from horae.core.instant import aware, rfc3339
 from horae.core.lifecycle import AttemptState, RunState, TaskState
 
 
@@ -99,7 +99,7 @@ class Report:
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.run.job_name} {rfc3339(self.run.scheduled_time)}: {self.run.state}{_why(self.run.reason)}"]
+        lines = [f"{self.run.job_name} {_text(self.run.scheduled_time)}: {self.run.state}{_why(self.run.reason)}"]
         for task in self.tasks:
             tries = f" after {len(task.attempts)} attempts" if len(task.attempts) > 1 else ""
             stopped = f", stopped by {task.cancelled_by}" if task.cancelled_by else ""
@@ -152,7 +152,7 @@ def _task(task: TaskRow) -> dict[str, Any]:
 
 
 def _text(at: datetime | None) -> str | None:
-    return None if at is None else rfc3339(at)
+    return None if at is None else rfc3339(aware(at))
 
 
 def _seconds(length: timedelta | None) -> float | None:

@@ -7,7 +7,7 @@ Every schedule is a value: equal when it means the same, hashable, written by `t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -48,7 +48,10 @@ class Schedule(ABC):
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """The times with `start < t <= end`, in order, computed as they are asked for."""
-        limit = clamped(end, "end")
+        seconds_of(start, "start")
+        return self._walk(start, clamped(end, "end"))
+
+    def _walk(self, start: datetime, limit: datetime) -> Iterator[datetime]:
         found = self.next(start)
         while found is not None and found <= limit:
             yield found
@@ -96,10 +99,22 @@ class Schedule(ABC):
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._meaning()))
 
-    def __or__(self, other: Schedule) -> Schedule:
-        if not isinstance(other, Schedule):
+    @property
+    def timezone(self) -> str:
+        """The zone whose clocks the schedule goes by: windows and constraints are read on them too."""
+        return "UTC"
+
+    def __or__(self, other: object) -> Schedule:
+        # Imported here, since a schedule of the user's own is wrapped by a class that builds on this one.
+        from horae.core.custom import Schedules, as_schedule
+
+        if not isinstance(other, Schedules) or isinstance(other, type):
             return NotImplemented
-        return Union((self, other))
+        union = Union((self, as_schedule(other)))
+        return union.parts[0] if len(union.parts) == 1 else union
+
+    def __ror__(self, other: object) -> Schedule:
+        return self | other
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (schedule_from_dict, (self.to_dict(),))
@@ -159,6 +174,10 @@ class Cron(Schedule):
         put(self, "_last", last_second(end))
 
     @property
+    def timezone(self) -> str:
+        return self.tz
+
+    @property
     def fires_once(self) -> bool:
         """Whether a wall minute that occurs twice fires at its first occurrence only."""
         return self.fold == "once" or (self.fold == "auto" and not self.table.hourly)
@@ -197,26 +216,38 @@ class Cron(Schedule):
 
     def _between(self, second: int, last: int) -> Iterator[datetime]:
         minutes = _minutes_of_day(self.table.minute_mask)
-        offset, starts = 0, self.zone.starts
-        while True:
-            found = self._search(second)
-            if found is None or found > last:
-                return
-            offset = self.zone.offset_at(found)
-            starts = self.zone.starts
-            day = (found + offset) // 86_400
-            midnight = day * 86_400 - offset
+        for found, midnight in self._rows(second, last):
+            if midnight is None:
+                yield instant(found)
+                continue
+            base = instant(midnight)
+            for step in minutes[bisect_left(minutes, timedelta(0, found - midnight)) :]:
+                yield base + step
+
+    def count(self, start: datetime, end: datetime) -> int:
+        minutes = _minutes_of_day(self.table.minute_mask)
+        rows = self._rows(max(seconds_of(start, "start"), self._first), min(seconds_of(end, "end"), self._last))
+        return sum(
+            1 if midnight is None else len(minutes) - bisect_left(minutes, timedelta(0, found - midnight))
+            for found, midnight in rows
+        )
+
+    def _rows(self, second: int, last: int) -> Iterator[tuple[int, int | None]]:
+        """The times in (second, last]: one by one, or with their day's midnight for all that is left of a quiet day.
+
+        Quiet is a day with no clock change anywhere near it: its matching minutes are one row of ready-made steps.
+        """
+        while (found := self._search(second)) is not None and found <= last:
+            starts, offsets, _, _ = self.zone.cover(found)
+            offset = offsets[bisect_right(starts, found)]
+            midnight = (found + offset) // 86_400 * 86_400 - offset
             index = bisect_left(starts, midnight - REACH)
             quiet = index == len(starts) or starts[index] > midnight + 86_400
             if quiet and midnight >= FIRST and midnight + 86_399 <= last:
-                # No clock change anywhere near this day: the rest of it is one row of ready-made steps.
-                base = instant(midnight)
-                wanted = timedelta(0, found - midnight)
-                for step in minutes[bisect_left(minutes, wanted) :]:
-                    yield base + step
+                yield found, midnight
                 second = midnight + 86_399
             else:
-                yield instant(found)
+                yield found, None
                 second = found
 
     def describe(self) -> str:
@@ -314,6 +345,11 @@ class Union(Schedule):
         if not flat:
             raise InvalidSchedule("Invalid union: it has no schedules")
         object.__setattr__(self, "parts", tuple(dict.fromkeys(flat)))
+
+    @property
+    def timezone(self) -> str:
+        zones = {part.timezone for part in self.parts}
+        return zones.pop() if len(zones) == 1 else "UTC"
 
     def next(self, after: datetime) -> datetime | None:
         return min((at for part in self.parts if (at := part.next(after)) is not None), default=None)

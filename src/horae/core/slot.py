@@ -33,6 +33,9 @@ class JobView:
     """The definition is new: slots that were missed before it are not caught up on."""
     active: tuple[ActiveRun, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", JobState(self.state))
+
 
 @dataclass(frozen=True, slots=True)
 class Birth:

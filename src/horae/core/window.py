@@ -11,7 +11,7 @@ from horae.core.constraint import Constraints
 from horae.core.decision import MODES, SEED_STRATEGIES, DecisionRequest
 from horae.core.distribution import UNIFORM, Distribution, check
 from horae.core.duration import DurationLike, format_duration, parse_duration
-from horae.errors import InvalidConstraint, InvalidDistribution, InvalidSeed, InvalidWindow, shown
+from horae.errors import InvalidConstraint, InvalidDistribution, InvalidDuration, InvalidSeed, InvalidWindow, shown
 
 _SECOND = timedelta(seconds=1)
 _Clauses = Mapping[str, Any] | Iterable[Mapping[str, Any]] | None
@@ -31,41 +31,41 @@ class Window:
     @classmethod
     def after(
         cls,
-        duration: DurationLike,
+        d: DurationLike,
         distribution: Distribution = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
     ) -> Window:
-        """From the nominal time until `duration` later."""
-        return cls("after", duration, distribution, seed, salt, Constraints(only, avoid))
+        """From the nominal time until `d` later."""
+        return cls("after", d, distribution, seed, salt, Constraints(only, avoid))
 
     @classmethod
     def before(
         cls,
-        duration: DurationLike,
+        d: DurationLike,
         distribution: Distribution = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
     ) -> Window:
-        """From `duration` before the nominal time until it."""
-        return cls("before", duration, distribution, seed, salt, Constraints(only, avoid))
+        """From `d` before the nominal time until it."""
+        return cls("before", d, distribution, seed, salt, Constraints(only, avoid))
 
     @classmethod
     def around(
         cls,
-        duration: DurationLike,
+        d: DurationLike,
         distribution: Distribution = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
     ) -> Window:
-        """Half of `duration` on either side of the nominal time."""
-        return cls("around", duration, distribution, seed, salt, Constraints(only, avoid))
+        """Half of `d` on either side of the nominal time."""
+        return cls("around", d, distribution, seed, salt, Constraints(only, avoid))
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -77,7 +77,12 @@ class Window:
             raise InvalidSeed(f"Invalid salt {shown(self.salt)}: must be text that can be written as UTF-8")
         if not isinstance(self.constraints, Constraints):
             raise InvalidConstraint(f"Invalid constraints {shown(self.constraints)}: must be Constraints")
-        object.__setattr__(self, "duration", parse_duration(self.duration, name="window duration"))
+        try:
+            object.__setattr__(self, "duration", parse_duration(self.duration, name="window duration"))
+        except InvalidDuration as error:
+            raise InvalidWindow(error.message, hint=error.hint) from error
+        if self.mode == "center":
+            object.__setattr__(self, "mode", "around")
         check(self.distribution)
         self.constraints.rules()
 

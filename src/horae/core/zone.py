@@ -11,6 +11,9 @@ import pkgutil
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import NamedTuple
 
 import tzdata
 
@@ -36,42 +39,54 @@ class Transition:
         return self.after > self.before
 
 
+class Stretches(NamedTuple):
+    """What is known of a zone, as one value: one more offset than starts, valid for seconds below `covered`."""
+
+    starts: tuple[int, ...]
+    offsets: tuple[int, ...]
+    year: int
+    covered: int
+
+
 class Zone:
     """One IANA zone. Instances are shared: `zone(name)` gives the same object for the same name."""
 
-    __slots__ = ("_covered", "_listed_until", "_rule", "_year", "key", "offsets", "starts")
+    __slots__ = ("_known", "_listed_until", "_rule", "key")
 
     def __init__(self, key: str, data: tzif.ZoneData) -> None:
         self.key = key
-        self.starts = data.starts
-        self.offsets = data.offsets
         self._rule = data.rule
         self._listed_until = data.listed_until
-        self._year = max(1970, instant(data.listed_until).year) - 1
+        year = max(1970, instant(data.listed_until).year) - 1
         # A year early, so that whoever stands near the last listed change sees what the rule adds after it.
-        self._covered = data.listed_until - 370 * 86_400 if data.rule.begin else LAST + REACH
+        covered = data.listed_until - 370 * 86_400 if data.rule.begin else LAST + REACH
+        self._known = Stretches(data.starts, data.offsets, year, covered)
 
-    def cover(self, utc: int) -> None:
-        """Makes sure the stretches are known at and well after `utc`. Only ever adds, so readers need no lock."""
-        if utc < self._covered:
-            return
+    def cover(self, utc: int) -> Stretches:
+        """The stretches at and well after `utc`.
+
+        Read them from what is returned: another thread may replace what the zone keeps, but never what was handed out.
+        """
+        known = self._known
+        if utc < known.covered:
+            return known
         until_year = min(9999, instant(min(utc, LAST)).year + 40)
-        starts, offsets = list(self.starts), list(self.offsets)
-        for year in range(self._year + 1, until_year + 1):
+        starts, offsets = list(known.starts), list(known.offsets)
+        for year in range(known.year + 1, until_year + 1):
             for at, offset in self._rule.transitions(year):
                 if at > self._listed_until and offset != offsets[-1]:
                     starts.append(at)
                     offsets.append(offset)
-        self._year = until_year
-        # Offsets first: a reader that sees the old starts beside the new offsets still reads a true pair.
-        self.offsets, self.starts = tuple(offsets), tuple(starts)
-        self._covered = LAST + REACH if until_year == 9999 else seconds_of(datetime(until_year, 1, 1, tzinfo=UTC))
+        covered = LAST + REACH if until_year == 9999 else seconds_of(datetime(until_year, 1, 1, tzinfo=UTC))
+        self._known = Stretches(tuple(starts), tuple(offsets), until_year, covered)
+        return self._known
 
     def offset_at(self, utc: int) -> int:
         """Seconds to add to a UTC second to get the wall clock's."""
-        if utc >= self._covered:
-            self.cover(utc)
-        return self.offsets[bisect_right(self.starts, utc)]
+        known = self._known
+        if utc >= known.covered:
+            known = self.cover(utc)
+        return known.offsets[bisect_right(known.starts, utc)]
 
     def wall(self, value: datetime) -> datetime:
         """An aware instant as this zone's clocks show it, with a fixed offset attached."""
@@ -87,8 +102,7 @@ class Zone:
 
         None in a gap, one as a rule, two or more in a fold.
         """
-        self.cover(wall + REACH)
-        starts, offsets = self.starts, self.offsets
+        starts, offsets, _, _ = self.cover(wall + REACH)
         found = []
         for index in range(bisect_right(starts, wall - REACH), bisect_right(starts, wall + REACH) + 1):
             utc = wall - offsets[index]
@@ -96,22 +110,11 @@ class Zone:
                 found.append(utc)
         return tuple(found)
 
-    def gap_end(self, wall: int) -> int | None:
-        """The first UTC second after the gap that swallowed `wall`, or None where `wall` exists."""
-        if self.instants(wall):
-            return None
-        for change in self.transitions(wall - REACH, wall + REACH):
-            if change.at + change.before <= wall < change.at + change.after:
-                return change.at
-        return None
-
     def transitions(self, after: int, until: int) -> tuple[Transition, ...]:
         """The changes with `after < at <= until`."""
-        self.cover(until)
-        first, stop = bisect_right(self.starts, after), bisect_right(self.starts, until)
-        return tuple(
-            Transition(self.starts[index], self.offsets[index], self.offsets[index + 1]) for index in range(first, stop)
-        )
+        starts, offsets, _, _ = self.cover(until)
+        first, stop = bisect_right(starts, after), bisect_right(starts, until)
+        return tuple(Transition(starts[index], offsets[index], offsets[index + 1]) for index in range(first, stop))
 
     def __repr__(self) -> str:
         return f"Zone({self.key!r})"
@@ -130,6 +133,7 @@ def zone(name: str) -> Zone:
     return found
 
 
+@lru_cache(maxsize=1)
 def zone_names() -> tuple[str, ...]:
     """Every name in the pinned data, sorted."""
     return tuple(sorted((pkgutil.get_data("tzdata", "zones") or b"").decode("ascii").split()))
@@ -151,9 +155,6 @@ def _read(name: object) -> bytes:
 
 
 def _suggestion(name: str, names: tuple[str, ...]) -> str:
-    # Imported here: only a wrong name needs it, and the command line starts sooner without.
-    from difflib import get_close_matches
-
     folded = {known.lower(): known for known in names}
     cities = {known.lower().rpartition("/")[2]: known for known in names}
     wanted = name.lower().replace(" ", "_")

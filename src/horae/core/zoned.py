@@ -19,13 +19,11 @@ from horae.core.zone import REACH, Zone
 
 def next_second(table: CronTable, zone: Zone, utc: int, *, once: bool, shift: bool) -> int | None:
     """The first UTC second after `utc` at which `table` fires on the clocks of `zone`."""
-    zone.cover(utc)
-    starts, offsets = zone.starts, zone.offsets
+    starts, offsets, _, _ = zone.cover(utc)
     index = bisect_right(starts, utc)
     while True:
         if index == len(starts):
-            zone.cover(utc)
-            starts, offsets = zone.starts, zone.offsets
+            starts, offsets, _, _ = zone.cover(utc)
         offset = offsets[index]
         minute = table.next_minute((utc + offset) // 60)
         end = starts[index] if index < len(starts) else None
@@ -35,17 +33,21 @@ def next_second(table: CronTable, zone: Zone, utc: int, *, once: bool, shift: bo
         else:
             found = minute * 60 - offset
             if end is None or found < end:
-                if once and index and found - starts[index - 1] < REACH and _shown_before(zone, index, minute * 60):
+                if (
+                    once
+                    and index
+                    and found - starts[index - 1] < REACH
+                    and _shown_before(starts, offsets, index, minute * 60)
+                ):
                     utc = found
                     continue
                 return found
             if found - REACH > end and end - utc > REACH:
-                zone.cover(found)
-                starts, offsets = zone.starts, zone.offsets
+                starts, offsets, _, _ = zone.cover(found)
                 utc = found - REACH
                 index = bisect_right(starts, utc)
                 continue
-        if shift and _swallows_match(table, zone, index):
+        if shift and _swallows_match(table, zone, end, offset, offsets[index + 1]):
             return end
         utc = end - 1
         index += 1
@@ -53,8 +55,7 @@ def next_second(table: CronTable, zone: Zone, utc: int, *, once: bool, shift: bo
 
 def previous_second(table: CronTable, zone: Zone, utc: int, *, once: bool, shift: bool) -> int | None:
     """The last UTC second at or before `utc` at which `table` fires on the clocks of `zone`."""
-    zone.cover(utc)
-    starts, offsets = zone.starts, zone.offsets
+    starts, offsets, _, _ = zone.cover(utc)
     index = bisect_right(starts, utc)
     while True:
         offset = offsets[index]
@@ -63,7 +64,7 @@ def previous_second(table: CronTable, zone: Zone, utc: int, *, once: bool, shift
         if minute is not None:
             found = minute * 60 - offset
             if begin is None or found >= begin:
-                if once and index and _shown_before(zone, index, minute * 60):
+                if once and index and _shown_before(starts, offsets, index, minute * 60):
                     utc = found - 1
                     continue
                 return found
@@ -73,15 +74,14 @@ def previous_second(table: CronTable, zone: Zone, utc: int, *, once: bool, shift
                 continue
         if begin is None:
             return None
-        if shift and _swallows_match(table, zone, index - 1):
+        if shift and _swallows_match(table, zone, begin, offsets[index - 1], offset):
             return begin
         utc = begin - 1
         index -= 1
 
 
-def _shown_before(zone: Zone, index: int, wall: int) -> bool:
+def _shown_before(starts: tuple[int, ...], offsets: tuple[int, ...], index: int, wall: int) -> bool:
     """Whether a stretch before `index` has already shown the wall second `wall`."""
-    starts, offsets = zone.starts, zone.offsets
     limit = wall - offsets[index] - REACH
     for earlier in range(index - 1, -1, -1):
         if starts[earlier] < limit:
@@ -93,12 +93,10 @@ def _shown_before(zone: Zone, index: int, wall: int) -> bool:
     return False
 
 
-def _swallows_match(table: CronTable, zone: Zone, index: int) -> bool:
-    """Whether the change at the end of stretch `index` skips a matching wall minute that no clock shows otherwise."""
-    at = zone.starts[index]
-    first, stop = at + zone.offsets[index], at + zone.offsets[index + 1]
-    minute = table.next_minute((first - 1) // 60)
-    while minute is not None and minute * 60 < stop:
+def _swallows_match(table: CronTable, zone: Zone, at: int, before: int, after: int) -> bool:
+    """Whether the change at `at` skips a matching wall minute that no clock shows otherwise."""
+    minute = table.next_minute((at + before - 1) // 60)
+    while minute is not None and minute * 60 < at + after:
         if not zone.instants(minute * 60):
             return True
         minute = table.next_minute(minute)
