@@ -173,19 +173,23 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Dec
                 break
             if attempts == MAX_ATTEMPTS:
                 break
-    return Decision(
-        period_id,
-        period_key,
-        nominal,
-        nominal if first == second and not fraction else instant(first),
-        nominal if last == second and not fraction else instant(last),
-        None if chosen is None else instant(chosen),
-        seed.hex(),
-        request.distribution,
-        attempts,
-        chosen is None,
-        NO_CANDIDATE if chosen is None else None,
-        _meta(rules, attempts, accepted=chosen is not None, width=width) if rules else _NO_META,
+    return Decision._make(
+        (
+            period_id,
+            period_key,
+            nominal,
+            nominal if first == second and not fraction else instant(first),
+            nominal if last == second and not fraction else instant(last),
+            None if chosen is None else instant(chosen),
+            seed.hex(),
+            request.distribution,
+            attempts,
+            chosen is None,
+            NO_CANDIDATE if chosen is None else None,
+            _meta(rules, attempts, accepted=chosen is not None, width=width) if rules else _NO_META,
+            CORE_VERSION,
+            TZDATA_VERSION,
+        )
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
+from functools import lru_cache
 
 from horae.errors import InvalidDuration, shown
 
@@ -80,6 +81,7 @@ def format_duration(duration: timedelta) -> str:
     return sign + ("".join(parts) or "0s")
 
 
+@lru_cache(maxsize=1024)
 def _from_text(text: str, name: str) -> timedelta:
     trimmed = text.strip() if len(text) <= _LONGEST_TEXT else ""
     if not trimmed:

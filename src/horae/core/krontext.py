@@ -76,7 +76,7 @@ def pieces(text: str, file: str, line: int) -> list[Piece]:
             return found
         if raw[0] == "@" and "(" in raw and match[1] is None:
             raise _unclosed(text, start + raw.index("("), fault)
-        found.append(Piece(raw, unquoted(raw), start + 1))
+        found.append(Piece(raw, unquoted(raw) if '"' in raw else raw, start + 1))
     quote = text.find('"', end)
     if quote >= 0:
         raise fault("this quote is never closed", quote + 1)
