@@ -272,7 +272,7 @@ class CronOracle(Oracle):
         for day in self.dates(moved(first, -1).date(), moved(last, 1).date()):
             for hour in self.fields[1]:
                 for minute in self.fields[0]:
-                    found.update(self.firings(datetime(day.year, day.month, day.day, hour, minute)))  # noqa: DTZ001
+                    found.update(self.firings(datetime(day.year, day.month, day.day, hour, minute)))
         return sorted(at for at in found if first <= at <= last)
 
     def next(self, after: datetime) -> datetime | None:

@@ -328,7 +328,7 @@ def test_every_run_comes_to_its_end_and_every_task_to_its_own(
     views = [
         TaskView(name, TaskState.PENDING, failure) for name, (failure, _, _) in zip(names, given_tasks, strict=True)
     ]
-    run = Simulation(views, mode, policies, Random(seed), cancel_after)  # noqa: S311
+    run = Simulation(views, mode, policies, Random(seed), cancel_after)
     outcome = run.finish()
     assert all(view.state in TASK_RUNS.terminal for view in run.views)
     ended = tuple((view.state, view.failure) for view in run.views)

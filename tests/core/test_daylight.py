@@ -31,7 +31,7 @@ def test_a_time_in_the_skipped_hour_is_skipped_or_shifted_as_the_job_says() -> N
 
 @pytest.mark.parametrize(("fold", "kind"), [("auto", "once"), ("once", "once"), ("both", "repeated")])
 def test_a_time_in_the_repeated_hour_fires_once_or_twice_as_the_job_says(fold: str, kind: str) -> None:
-    found = of_the_year(Cron("30 2 * * *", tz="Europe/Berlin", fold=fold))  # type: ignore[arg-type]
+    found = of_the_year(Cron("30 2 * * *", tz="Europe/Berlin", fold=fold))  # type: ignore[arg-type]  # given all the same, to see what becomes of it
     assert found[1] == DaylightEffect(kind, "2025-10-26 02:30", 1, BERLIN_AUTUMN, "Europe/Berlin")
     assert len(found) == 2
 
@@ -84,7 +84,7 @@ def test_the_change_itself_lies_after_the_start_and_not_after_the_end() -> None:
 @pytest.mark.parametrize("expr", ["30 2 * * *", "*/20 1-3 * * *", "5 * * * *", "0 2 * * SUN"])
 @pytest.mark.parametrize("tz", ["Europe/Berlin", "Australia/Lord_Howe", "America/New_York"])
 def test_what_is_told_is_what_the_schedule_does(expr: str, tz: str, gap: str, fold: str) -> None:
-    cron = Cron(expr, tz=tz, gap=gap, fold=fold)  # type: ignore[arg-type]
+    cron = Cron(expr, tz=tz, gap=gap, fold=fold)  # type: ignore[arg-type]  # given all the same, to see what becomes of it
     day = timedelta(days=1)
     for effect in of_the_year(cron):
         fired = list(cron.between(effect.at - day, effect.at + day))

@@ -85,7 +85,7 @@ def test_bounds_before_1970_are_floored_downwards_too() -> None:
 
 @every_rule
 @given(
-    st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)),  # noqa: DTZ001 - made aware below
+    st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)),
     st.timedeltas(timedelta(0), timedelta(days=400)),
     st.sampled_from(MODES),
 )

@@ -36,7 +36,7 @@ BAD: list[tuple[str, dict[str, Any], type[HoraeError], str]] = [
     ("a zone that is a path", {"timezone": "../../etc/passwd"}, UnknownZone, "passwd"),
     ("a zone in the wrong case", {"timezone": "europe/berlin"}, UnknownZone, "europe/berlin"),
     ("a zone that is not text", {"timezone": None}, UnknownZone, "None"),
-    ("a naive nominal time", {"nominal_time": datetime(2024, 5, 15)}, InvalidTime, "nominal_time"),  # noqa: DTZ001
+    ("a naive nominal time", {"nominal_time": datetime(2024, 5, 15)}, InvalidTime, "nominal_time"),
     ("a date as nominal time", {"nominal_time": date(2024, 5, 15)}, InvalidTime, "nominal_time"),
     ("a text as nominal time", {"nominal_time": "2024-05-15T12:00:00Z"}, InvalidTime, "nominal_time"),
     ("a number as nominal time", {"nominal_time": 1715774400}, InvalidTime, "nominal_time"),

@@ -216,7 +216,7 @@ def any_request(chooser: Random) -> tuple[DecisionRequest, list[Clauses], list[C
 
 
 def test_decisions_equal_those_of_a_second_obvious_implementation() -> None:
-    chooser = Random(20240515)  # noqa: S311 - a repeatable sample, not a secret
+    chooser = Random(20240515)
     compared, outcomes = 0, set()
     for _ in range(REQUESTS):
         request, only, avoid = any_request(chooser)

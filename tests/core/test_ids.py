@@ -105,7 +105,7 @@ def test_an_idempotency_key_that_is_not_valid_text_is_refused() -> None:
         keyed_run_id(JOB, trigger_key("\ud800"))
 
 
-@pytest.mark.parametrize("when", [datetime(2024, 5, 15, 12), "2024-05-15", None, 1715774400])  # noqa: DTZ001
+@pytest.mark.parametrize("when", [datetime(2024, 5, 15, 12), "2024-05-15", None, 1715774400])
 def test_a_slot_needs_an_aware_time(when: Any) -> None:
     with pytest.raises(InvalidTime, match="scheduled_time"):
         run_id(JOB, when)

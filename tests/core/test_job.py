@@ -222,9 +222,9 @@ def test_names_are_checked_wherever_they_stand(name: Any) -> None:
 
 
 def test_a_state_is_one_of_three() -> None:
-    assert JobSpec("a", HOURLY, state="PAUSED").state is JobState.PAUSED  # type: ignore[arg-type]
+    assert JobSpec("a", HOURLY, state="PAUSED").state is JobState.PAUSED  # type: ignore[arg-type]  # given all the same, to see what becomes of it
     with pytest.raises(InvalidPolicy, match='state "paused"'):
-        JobSpec("a", HOURLY, state="paused")  # type: ignore[arg-type]
+        JobSpec("a", HOURLY, state="paused")  # type: ignore[arg-type]  # given all the same, to see what becomes of it
 
 
 def test_repeated_tags_and_dependencies_are_kept_once_in_order() -> None:
@@ -259,7 +259,7 @@ class Fortnightly:
 
 def test_an_object_with_next_previous_and_between_serves_as_a_schedule() -> None:
     first = datetime(2026, 1, 5, 9, tzinfo=UTC)
-    job = JobSpec("a", Fortnightly(first))  # type: ignore[arg-type]
+    job = JobSpec("a", Fortnightly(first))  # type: ignore[arg-type]  # given all the same, to see what becomes of it
     assert isinstance(job.schedule, Schedule)
     assert job.schedule.next(first) == first + timedelta(days=14)
     assert job.schedule.matches(first)
@@ -374,7 +374,7 @@ def test_a_definition_is_read_back_as_it_was_written_even_through_json(spec: Job
 @law
 @given(specs)
 def test_a_definition_survives_pickling(spec: JobSpec) -> None:
-    assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301
+    assert pickle.loads(pickle.dumps(spec)) == spec
 
 
 @law

@@ -208,7 +208,7 @@ def read(text: str, number: int) -> KrontabJob | InvalidKrontab | None:
 
 
 def test_a_broken_line_is_a_fault_within_it_or_a_job_that_prints() -> None:
-    chooser = Random(41)  # noqa: S311 - a repeatable sample, not a secret
+    chooser = Random(41)
     faults = 0
     for number in range(3_000):
         text = broken(chooser, chooser.choice(LINES)[0])

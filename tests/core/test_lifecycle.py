@@ -178,9 +178,9 @@ def test_the_refusal_lists_what_would_be_allowed() -> None:
 def test_the_tables_cannot_be_changed_at_run_time() -> None:
     for machine in MACHINES:
         with pytest.raises(TypeError):
-            machine.moves["PENDING"] = frozenset()  # type: ignore[index]
+            machine.moves["PENDING"] = frozenset()  # type: ignore[index]  # refused at run time too
         with pytest.raises(AttributeError):
-            machine.births = frozenset()  # type: ignore[misc]
+            machine.births = frozenset()  # type: ignore[misc]  # bound now, or refused at run time
 
 
 ENDS = (TaskState.SUCCESS, TaskState.FAILED, TaskState.TIMEOUT, TaskState.CANCELLED, TaskState.SKIPPED)

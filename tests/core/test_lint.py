@@ -166,7 +166,7 @@ def test_a_finding_as_a_dict_leaves_out_what_it_lacks() -> None:
 
 def test_a_naive_now_is_refused() -> None:
     with pytest.raises(HoraeError):
-        lint("0 3 * * * name=a command=b", file="jobs", now=datetime(2024, 1, 15))  # noqa: DTZ001
+        lint("0 3 * * * name=a command=b", file="jobs", now=datetime(2024, 1, 15))
 
 
 def test_the_look_ahead_stops_at_the_end_of_the_calendar() -> None:

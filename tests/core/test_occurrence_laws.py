@@ -92,7 +92,7 @@ def scenes(draw: st.DrawFn, passes: int = 4) -> tuple[JobView, list[datetime], R
         job = replace(
             job, moved_slot=slot, moved_to=slot + timedelta(seconds=draw(st.sampled_from([-150, -5, 7, 400])))
         )
-    return job, times, Random(draw(st.integers(0, 2**16)))  # noqa: S311
+    return job, times, Random(draw(st.integers(0, 2**16)))
 
 
 @dataclass
@@ -267,7 +267,7 @@ def test_the_alarm_is_set_to_when_something_happens_and_not_before(
 
 def outcome(job: JobView, now: datetime, limit: int) -> tuple[dict[datetime, str], int]:
     """Whether each slot is going to run, is spoken for or is not, and in how many passes that was found."""
-    world, ends = World(job, Random(0)), dict[datetime, str]()  # noqa: S311
+    world, ends = World(job, Random(0)), dict[datetime, str]()
     for number in range(1, 100_000):
         plan = due(world.view, now, limit=limit)
         for slot, (state, _) in fates(plan, job.schedule, world.job.planned_until).items():

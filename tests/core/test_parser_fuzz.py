@@ -76,11 +76,11 @@ READERS: dict[str, Callable[[Any], object]] = {
     "krontab file": parse_file,
     "only": lambda value: Constraints(only=value).rules(),
     "avoid": lambda value: Constraints(avoid=value).rules(),
-    **{kind: lambda value, kind=kind: Constraints(only={kind: value}).rules() for kind in KINDS},  # type: ignore[misc]
+    **{kind: lambda value, kind=kind: Constraints(only={kind: value}).rules() for kind in KINDS},  # type: ignore[misc]  # bound now, or refused at run time
     "distribution": lambda value: drawn(Distribution(value)),
     "distribution params": lambda value: drawn(Distribution("uniform", value)),
     **{
-        f"{name} {key}": lambda value, name=name, key=key: drawn(Distribution(name, {key: value}))  # type: ignore[misc]
+        f"{name} {key}": lambda value, name=name, key=key: drawn(Distribution(name, {key: value}))  # type: ignore[misc]  # bound now, or refused at run time
         for name, keys in DISTRIBUTIONS.items()
         for key in keys
     },
@@ -146,7 +146,7 @@ HARSH: dict[str, Any] = {
     "function": parse_duration,
     "timedelta": timedelta(seconds=-1),
     "longest timedelta": timedelta.max,
-    "naive": datetime(2024, 1, 1),  # noqa: DTZ001 - naive on purpose
+    "naive": datetime(2024, 1, 1),
     "first": datetime.min.replace(tzinfo=UTC),
     "last": datetime.max.replace(tzinfo=UTC),
     "date": date(2024, 1, 1),
@@ -180,7 +180,7 @@ def test_a_harsh_value_raises_nothing_but_errors_of_ours(reader: str) -> None:
             continue
         began = process_time()
         try:
-            ends_well(lambda value=value: READERS[reader](value))  # type: ignore[misc]
+            ends_well(lambda value=value: READERS[reader](value))  # type: ignore[misc]  # bound now, or refused at run time
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
             surprises.append(f"{name}: {type(error).__name__}: {str(error)[:100]}")
         if process_time() - began > 1:
@@ -227,7 +227,7 @@ ALMOST = PARTS | st.lists(PARTS, max_size=3).map(lambda parts: {"kind": "union",
 def test_an_odd_text_raises_nothing_but_errors_of_ours(text: str) -> None:
     for name, read in READERS.items():
         if name not in SLOW:
-            ends_well(lambda read=read: read(text))  # type: ignore[misc]
+            ends_well(lambda read=read: read(text))  # type: ignore[misc]  # bound now, or refused at run time
 
 
 @settings(many, max_examples=80)
@@ -235,7 +235,7 @@ def test_an_odd_text_raises_nothing_but_errors_of_ours(text: str) -> None:
 def test_an_odd_value_raises_nothing_but_errors_of_ours(value: Any) -> None:
     for name, read in READERS.items():
         if name not in SLOW and (name not in TEXT_ONLY or isinstance(value, str)):
-            ends_well(lambda read=read: read(value))  # type: ignore[misc]
+            ends_well(lambda read=read: read(value))  # type: ignore[misc]  # bound now, or refused at run time
 
 
 @settings(many, max_examples=250)
@@ -267,13 +267,13 @@ LETTERS = '0123456789*/-,:.@PTRWDMYHSZabcxyz ()="\\#;\t\n\0\u00b5\u0663\u2028\ud
 
 @pytest.mark.parametrize("reader", SEEDS)
 def test_a_mutated_text_raises_nothing_but_errors_of_ours(reader: str) -> None:
-    chooser = Random(reader)  # noqa: S311 - a repeatable sample, not a secret
+    chooser = Random(reader)
     for _ in range(30 if reader in SLOW else 300):
         text = SEEDS[reader]
         for _ in range(chooser.randint(1, 5)):
             at, letter = chooser.randrange(len(text) + 1), chooser.choice(LETTERS)
             text = chooser.choice((text[:at] + letter + text[at:], text[:at] + text[at + 1 :], text[at:] + text[:at]))
-        ends_well(lambda text=text: READERS[reader](text))  # type: ignore[misc]
+        ends_well(lambda text=text: READERS[reader](text))  # type: ignore[misc]  # bound now, or refused at run time
 
 
 @many

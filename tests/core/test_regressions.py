@@ -83,7 +83,7 @@ def test_a_union_goes_by_its_parts_clocks_where_they_agree() -> None:
 
 def test_a_copy_of_a_loaded_custom_schedule_is_loaded_too() -> None:
     loaded = as_schedule(Noon())
-    for twin in (copy.copy(loaded), copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):  # noqa: S301 - our own
+    for twin in (copy.copy(loaded), copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
         assert twin.next(NOW) == NOW + timedelta(days=1)
     assert isinstance(Schedule.from_dict({"kind": "custom", "path": "a.b:C"}), Custom)
 
@@ -138,7 +138,7 @@ def test_counting_a_century_of_minutes_does_not_walk_them() -> None:
 
 
 def test_a_bare_interval_refuses_what_names_no_instant() -> None:
-    naive = datetime(2026, 1, 1)  # noqa: DTZ001 - naive on purpose
+    naive = datetime(2026, 1, 1)
     for ask in (
         lambda: Every("1h").matches(naive),
         lambda: Every("1h").between(naive, NOW),

@@ -189,7 +189,7 @@ def test_a_schedule_survives_being_written_and_read(schedule: Schedule) -> None:
     copies = [
         Schedule.from_dict(schedule.to_dict()),
         type(schedule).from_dict(json.loads(json.dumps(schedule.to_dict()))),
-        pickle.loads(pickle.dumps(schedule)),  # noqa: S301
+        pickle.loads(pickle.dumps(schedule)),
         copy.copy(schedule),
         copy.deepcopy(schedule),
     ]

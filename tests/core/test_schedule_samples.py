@@ -104,7 +104,7 @@ class Drawn:
 
 
 def seeded(seed: int) -> Random:
-    return Random(seed)  # noqa: S311
+    return Random(seed)
 
 
 def any_zone(chooser: Chooser) -> str:

@@ -36,7 +36,7 @@ def expected_offset(clocks: ZoneInfo, second: int) -> int:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_every_zone_has_the_offsets_zoneinfo_gives_it(chunk: int) -> None:
-    chance = random.Random(chunk)  # noqa: S311 - a seed, not a secret
+    chance = random.Random(chunk)
     for name in zone_names()[chunk::CHUNKS]:
         clocks, ours = reference(name), zone(name)
         seconds = [chance.randrange(*LISTED) for _ in range(150)] + [chance.randrange(*BY_RULE) for _ in range(3)]
@@ -52,7 +52,7 @@ def test_every_zone_has_the_offsets_zoneinfo_gives_it(chunk: int) -> None:
     "name", ["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Manila", "Antarctica/Troll"]
 )
 def test_the_instants_of_a_wall_time_are_those_that_show_it(name: str) -> None:
-    chance = random.Random(name)  # noqa: S311 - a seed, not a secret
+    chance = random.Random(name)
     clocks = zone(name)
     for change in clocks.transitions(-4_000_000_000, 3_000_000_000):
         for _ in range(6):
