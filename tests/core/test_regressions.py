@@ -97,6 +97,12 @@ def test_a_backlog_nothing_can_be_chosen_for_is_settled_in_bounded_work() -> Non
     assert not [birth for birth in plan.births if birth.state is RunState.PENDING]
 
 
+def test_the_one_run_that_makes_up_is_born_however_small_the_limit() -> None:
+    settings = effective({"window": Window.after("10m", only={"hours": "0-8"}), "recovery": "last"})
+    plan = due(JobView("a", Cron("0 * * * *"), settings, NOW.replace(hour=6)), NOW + timedelta(minutes=30), limit=1)
+    assert [birth.scheduled_time.hour for birth in plan.births if birth.is_recovery] == [8]
+
+
 def test_the_older_of_two_windowed_runs_that_come_due_together_goes_first() -> None:
     older = ActiveRun("a", RunState.PENDING, NOW - timedelta(hours=2), NOW)
     newer = ActiveRun("b", RunState.PENDING, NOW - timedelta(hours=1), NOW)

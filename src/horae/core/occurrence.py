@@ -129,7 +129,9 @@ class _Planner:
         due_now = [slot for slot in rest if slot.chosen <= self.now and not slot.unschedulable]
         if not due_now:
             backlog = self._without_unschedulable_end(backlog)
-            self._line_up(self._record(backlog, RunState.MISSED, "missed", keep=1))
+            for at in self._record(backlog, RunState.MISSED, "missed", keep=1):
+                # Whatever the limit: the cursor may stand beyond it already.
+                self._start_recovery(decided_slot(self.job, at))
             return rest
         older = tuple(slot.nominal for slot in due_now[:-1])
         every = Backlog(backlog.schedule, backlog.after, backlog.until, tuple(sorted((*backlog.newest, *older))))
