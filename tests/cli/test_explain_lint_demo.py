@@ -43,6 +43,25 @@ def test_explain_says_when_the_time_is_not_an_occurrence(krontab: Path) -> None:
     assert "is not one of its occurrences" in done.out
 
 
+def test_explain_says_that_a_job_is_suspended_and_that_a_time_does_not_exist(krontab: Path, tmp_path: Path) -> None:
+    assert "suspended: nothing runs" in horae("explain", "asleep", "--file", str(krontab)).out
+    path = tmp_path / "gap.kron"
+    path.write_text("30 2 * * * @tz(America/New_York) name=gap command=/x\n")
+    done = horae("explain", "gap", "--file", str(path), "--at", "2027-03-14T02:30")
+    assert done.code == 2
+    assert "They go forward over it, so nothing is due then" in done.errors
+
+
+def test_a_broken_file_points_to_all_its_faults(tmp_path: Path) -> None:
+    path = tmp_path / "broken.kron"
+    path.write_text("0 0 * * * /bin/x\n0 0 * * * @win(after) name=a command=/x\n")
+    done = horae("next", str(path))
+    assert done.code == 2
+    assert "What to run is written command=…" in done.errors
+    assert f"All faults: horae lint {path}" in done.errors
+    assert "@win takes 2 arguments: @win(mode,duration)" in horae("lint", str(path)).out
+
+
 def test_explain_takes_the_next_occurrence_when_no_time_is_given(krontab: Path) -> None:
     trace = json.loads(horae("explain", "backup", "--file", str(krontab), "--json").out)
     assert trace["is_occurrence"] is True

@@ -35,7 +35,13 @@ def test_shift_fires_at_the_first_moment_after_the_gap_and_says_so() -> None:
     shown = json.loads(done.out)
     assert [each["nominal"] for each in shown["occurrences"]] == ["2027-03-27T01:30:00Z", "2027-03-28T01:00:00Z"]
     assert shown["daylight_effects"] == [
-        {"kind": "shifted", "wall": "2027-03-28 02:30", "count": 1, "at": "2027-03-28T01:00:00Z"}
+        {
+            "job": "cron 30 2 * * * Europe/Berlin",
+            "kind": "shifted",
+            "wall": "2027-03-28 02:30",
+            "count": 1,
+            "at": "2027-03-28T01:00:00Z",
+        }
     ]
 
 
@@ -49,7 +55,7 @@ def test_json_has_the_schedule_its_description_and_every_occurrence() -> None:
         "note": None,
         "occurrences": [
             {
-                "job": "preview",
+                "job": "cron @daily",
                 "nominal": f"2026-01-0{day}T00:00:00Z",
                 "chosen": f"2026-01-0{day}T00:00:00Z",
                 "local": f"{name} 2026-01-0{day} 00:00 +00:00",
@@ -100,6 +106,32 @@ def test_a_slot_that_has_passed_is_shown_while_its_start_is_still_to_come(kronta
     assert first(tonight["chosen"])["nominal"] == "2026-03-02T00:00:00Z"
 
 
+def test_an_iso_interval_marks_the_day_whose_time_is_skipped() -> None:
+    options = ("--tz", "America/New_York", "--from", "2027-03-12T02:30", "-n", "3", "--json")
+    shown = json.loads(horae("next", "P1D", *options).out)
+    assert [each["nominal_local"][4:14] for each in shown["occurrences"]] == ["2027-03-13", "2027-03-15", "2027-03-16"]
+    assert [each["wall"] for each in shown["daylight_effects"]] == ["2027-03-14 02:30"]
+    assert shown["description"] == "Every 1 day, America/New_York time"
+
+
+def test_clock_changes_in_a_whole_file_are_told_by_job(tmp_path: Path) -> None:
+    path = tmp_path / "zoned.kron"
+    path.write_text(
+        "30 2 * * * @tz(America/New_York) name=in-gap command=/x\n"
+        "0 12 * * * @tz(America/New_York) name=noon command=/x\n"
+    )
+    done = horae("next", str(path), "--from", "2027-03-13T23:00", "-n", "3")
+    assert "in-gap         2027-03-14 02:30 in America/New_York: clocks go forward, skipped" in done.out
+    assert "1  Sun 2027-03-14 12:00 -04:00" in done.out
+
+
+def test_the_calendar_of_a_job_leaves_out_what_its_constraints_do(tmp_path: Path) -> None:
+    path = tmp_path / "saturdays.kron"
+    path.write_text("0 9 * * * @win(after,1h) @only(dow=6) name=saturdays command=/x\n")
+    shown = json.loads(horae("next", str(path), "saturdays", "--calendar", "--year", "2026", "--json").out)
+    assert shown["total"] == 52
+
+
 def test_a_suspended_job_is_shown_with_a_warning_and_left_out_of_the_whole(krontab: Path) -> None:
     assert "suspended: nothing runs until it is resumed" in horae("next", str(krontab), "asleep").out
     assert "suspended, not shown: asleep" in horae("next", str(krontab)).out
@@ -126,10 +158,10 @@ def test_a_full_disk_is_told_without_a_traceback() -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_a_whole_file_shows_all_jobs_in_the_order_of_their_slots(krontab: Path) -> None:
+def test_a_whole_file_shows_all_jobs_by_when_they_start(krontab: Path) -> None:
     shown = json.loads(horae("next", str(krontab), "--count", "30", "--from", "2026-03-01T00:00:00Z", "--json").out)
-    slots = [each["nominal"] for each in shown["occurrences"]]
-    assert slots == sorted(slots)
+    starts = [each["chosen"] for each in shown["occurrences"]]
+    assert starts == sorted(starts)
     assert {each["job"] for each in shown["occurrences"]} == {"backup", "hourly"}
 
 
@@ -172,6 +204,10 @@ def test_a_denser_day_is_drawn_fuller() -> None:
         (("0 9 * * *", "--calendar", "--count", "3"), 2, "--count does not go with a calendar"),
         (("0 9 * * *", "--tz", "Asia/Tokyo", "--from", "0001-01-01"), 2, "outside the years 1 to 9999"),
         (("0", "9"), 2, "Put a cron expression in quotes"),
+        (("0", "9", "*", "*", "1-5"), 2, "Put a cron expression in quotes"),
+        (("hello",), 2, 'Give a cron expression in quotes, "every 90s"'),
+        (("every 1h", "--fold", "once"), 2, "--fold belongs to a cron expression"),
+        (("every 1 month",), 2, "an Iso8601 schedule takes P1M"),
     ],
 )
 def test_bad_input_is_told_in_a_line_with_the_next_step(arguments: tuple[str, ...], code: int, fragment: str) -> None:

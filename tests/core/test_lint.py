@@ -81,14 +81,14 @@ DAYLIGHT = [
 
 @pytest.mark.parametrize(("line", "expected"), DAYLIGHT, ids=[line for line, _ in DAYLIGHT])
 def test_clock_changes_within_a_year_are_told(line: str, expected: list[str]) -> None:
-    assert codes(f"{line} name=a command=b") == expected
+    assert sorted(codes(f"{line} name=a command=b")) == expected
 
 
 def test_a_clock_change_is_told_with_its_wall_time() -> None:
     found = lint("30 2 * * * @tz(Europe/Berlin) name=a command=b", file="jobs", now=NOW)
-    walls = ("a: 2024-10-27 02:30", "a: 2024-03-31 02:30")
+    walls = ("a: 2024-03-31 02:30", "a: 2024-10-27 02:30")
     assert [finding.message[: len(wall)] for finding, wall in zip(found, walls, strict=True)] == list(walls)
-    assert ["both times" in found[0].message, "skipped" in found[1].message] == [True, True]
+    assert ["skipped" in found[0].message, "both times" in found[1].message] == [True, True]
     assert all("Europe/Berlin" in finding.message for finding in found)
 
 

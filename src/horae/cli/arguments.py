@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from horae.version import __version__
 
@@ -18,7 +19,7 @@ _NEXT_EXAMPLES = """examples:
   horae next "0 9 * * 1-5" --tz Europe/Berlin --count 10
   horae next "30 2 * * *" --tz Europe/Berlin --from 2027-03-26 --gap shift
   horae next "every 90s"
-  horae next "R5/2026-01-31T00:00:00Z/P1M"
+  horae next "R5/2030-01-31T00:00:00Z/P1M"
   horae next jobs.kron nightly-backup
   horae next "0 9 * * 1-5" --calendar --year 2027
 """
@@ -32,9 +33,18 @@ example:
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is usually behind words too many: a cron expression that the shell took apart."""
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments") and "next" in self.prog.split() + sys.argv[1:2]:
+            message += '\n       Put a cron expression in quotes: horae next "0 9 * * 1-5".'
+        super().error(message)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="horae",
         description="The scheduler that can say what it will run, prove what it ran, and run it once.",
         epilog="Run 'horae COMMAND --help' for a command's arguments and examples.",
@@ -49,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, epilog: str = ""
+    commands: argparse._SubParsersAction[_Parser], name: str, summary: str, epilog: str = ""
 ) -> argparse.ArgumentParser:
     added = commands.add_parser(
         name,
@@ -71,7 +81,7 @@ def _late(name: str) -> Command:
     return run
 
 
-def _add_next(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_next(commands: argparse._SubParsersAction[_Parser]) -> None:
     added = _command(commands, "next", "Show when a schedule fires next.", _NEXT_EXAMPLES)
     added.add_argument("target", help="a cron expression, 'every 90s', ISO 8601 such as P1M, or a krontab file")
     added.add_argument("job", nargs="?", help="with a file: the job to show (all of them when left out)")
@@ -85,7 +95,7 @@ def _add_next(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     added.add_argument("--year", type=int, help="the year to draw (default this year; implies --calendar)")
 
 
-def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_explain(commands: argparse._SubParsersAction[_Parser]) -> None:
     summary = "Show how the start of one occurrence is decided: window, seed, every candidate."
     added = _command(
         commands,
@@ -98,7 +108,7 @@ def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     added.add_argument("--at", default=None, metavar="TIME", help="nominal time of the run (default the next)")
 
 
-def _add_lint(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_lint(commands: argparse._SubParsersAction[_Parser]) -> None:
     added = _command(
         commands,
         "lint",
@@ -109,6 +119,6 @@ def _add_lint(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     added.add_argument("--strict", action="store_true", help="count warnings as faults")
 
 
-def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     added = _command(commands, "demo", "A tour of the previews on sample jobs; nothing is run, nothing is written.")
     added.add_argument("--save", metavar="FILE", help="write the sample jobs to FILE instead, to try them yourself")

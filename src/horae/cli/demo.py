@@ -14,7 +14,6 @@ from horae.cli.lint import show as show_finding
 from horae.cli.next import show as show_preview
 from horae.control.calendar import next_clock_change, this_year, year_of
 from horae.control.preview import (
-    describe,
     explain_slot,
     explanation_dict,
     find_job,
@@ -48,7 +47,7 @@ def run(arguments: Namespace, screen: Screen) -> int:
     digest = find_job(text, "morning-digest", file=_FILE)
     # A fixed Wednesday whose first candidates are rejected, so that the tour always has something to explain.
     explanation, is_occurrence = explain_slot(digest, datetime(2026, 11, 4, 9, tzinfo=UTC))
-    trace = explanation_dict(explanation, is_occurrence=is_occurrence) | {"description": describe(digest.schedule)}
+    trace = explanation_dict(explanation, is_occurrence=is_occurrence) | {"description": digest.schedule.describe()}
     year = year_of(weekdays, this_year(moment, weekdays))
     findings = lint_files({"doubtful.kron": _DOUBTFUL}, moment)
     screen.data(
@@ -69,13 +68,16 @@ def run(arguments: Namespace, screen: Screen) -> int:
     _step(screen, 2, "See the clocks change before they do", asked)
     show_preview(screen, preview(read_schedule("30 2 * * *", tz="Europe/Berlin"), spring, 4))
     autumn = next_clock_change("Australia/Lord_Howe", moment, forward=False) - timedelta(minutes=50)
+    asked = f'horae next "*/30 * * * *" --tz Australia/Lord_Howe -n 5 --from {autumn.isoformat()[:16]}Z'
+    screen.line()
+    screen.line(screen.style(f"$ {asked}", "dim"))
     screen.line()
     show_preview(screen, preview(read_schedule("*/30 * * * *", tz="Australia/Lord_Howe"), autumn, 5))
     asked = f"horae explain morning-digest --at 2026-11-04T09:00:00Z --file {_FILE}"
     _step(screen, 3, "Know why it starts when it starts", asked)
     show_explanation(screen, trace)
     _step(screen, 4, "Look at a year at once", 'horae next "0 9 * * 1-5" --tz Europe/Berlin --calendar')
-    screen.line(f"  {describe(weekdays)}")
+    screen.line(f"  {weekdays.describe()}")
     screen.line()
     draw(screen, year)
     _step(screen, 5, "Hear about mistakes before they run", "horae lint doubtful.kron")

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
 
+_MOST_ROWS = 12
+
+
 def run(arguments: Namespace, screen: Screen) -> int:
     job = find_job(files.read_text(arguments.file), arguments.job, file=arguments.file)
     moment = files.now()
@@ -23,7 +26,10 @@ def run(arguments: Namespace, screen: Screen) -> int:
     else:
         at = read_time(arguments.at, job.schedule.tz, moment, "--at")
     explanation, is_occurrence = explain_slot(job, at)
-    trace = explanation_dict(explanation, is_occurrence=is_occurrence) | {"description": job.schedule.describe()}
+    trace = explanation_dict(explanation, is_occurrence=is_occurrence) | {
+        "description": job.schedule.describe(),
+        "suspended": job.suspend,
+    }
     screen.data(trace)
     show(screen, trace)
     return 0
@@ -35,9 +41,11 @@ def show(screen: Screen, trace: dict[str, Any]) -> None:
     if not trace["is_occurrence"]:
         warning = f"{trace['nominal_time']} is not one of its occurrences; decided as if it were"
         screen.line(f"  {screen.style(warning, 'yellow')}")
+    if trace.get("suspended"):
+        screen.line(f"  {screen.style('suspended: nothing runs until it is resumed', 'yellow')}")
     params = ", ".join(f"{key}={value}" for key, value in trace["distribution"]["params"].items())
     for label, value in (
-        ("nominal", f"{trace['nominal_time']}  (period {trace['period_id']})"),
+        ("nominal", f"{trace['nominal_time']}  ({trace['nominal_local']})"),
         (
             "window",
             f"{trace['window_mode']} {trace['window_length']}, {trace['window_start']} to {trace['window_end']}",
@@ -60,6 +68,9 @@ def show(screen: Screen, trace: dict[str, Any]) -> None:
         ]
         for each in trace["candidates"]
     ]
+    if len(rows) > _MOST_ROWS:
+        left_out = len(rows) - _MOST_ROWS
+        rows[_MOST_ROWS - 1 : -1] = [["…", "", f"{left_out} more, all rejected (--json lists them)", ""]]
     screen.table(["attempt", "draw", "candidate", ""], rows, ["dim", "", "cyan", ""])
     screen.line()
     if trace["unschedulable"]:

@@ -9,7 +9,7 @@ from horae.cli import files
 from horae.control.preview import (
     Preview,
     Schedule,
-    describe,
+    file_timezone,
     find_job,
     preview,
     preview_file,
@@ -33,7 +33,7 @@ def run(arguments: Namespace, screen: Screen) -> int:
     begin = arguments.start if arguments.start is not None else "now"
     if files.looks_like_file(arguments.target):
         text = _file_text(arguments)
-        zone = find_job(text, arguments.job, file=arguments.target).schedule.tz if arguments.job else "UTC"
+        zone = file_timezone(text, file=arguments.target, job=arguments.job)
         start = read_time(begin, zone, moment, "--from")
         show(screen, preview_file(text, start, count, file=arguments.target, job=arguments.job))
         return 0
@@ -85,8 +85,8 @@ def show(screen: Screen, found: Preview) -> None:
     pending = list(found.effects)
     for number, each in enumerate(found.occurrences, start=1):
         marks = []
-        while pending and pending[0].at <= each.nominal:
-            marks.append(f"<- {pending.pop(0)}")
+        while not several and pending and pending[0][1].at <= each.nominal:
+            marks.append(f"<- {pending.pop(0)[1]}")
         if each.reason:
             marks.append(f"unschedulable: {each.reason}")
         cells = [
@@ -100,6 +100,9 @@ def show(screen: Screen, found: Preview) -> None:
         rows.append([cell for cell, (_, _, wanted) in zip(cells, columns, strict=True) if wanted])
     header = [title for title, _, wanted in columns if wanted]
     screen.table(header, rows, [style for _, style, wanted in columns if wanted])
+    if several and pending:
+        screen.line()
+        screen.table(["clock changes", ""], [[job, str(effect)] for job, effect in pending], ["green", "yellow"])
 
 
 def _calendar(arguments: Namespace, screen: Screen) -> int:
@@ -109,16 +112,17 @@ def _calendar(arguments: Namespace, screen: Screen) -> int:
     for name, given in (("--count", arguments.count), ("--from", arguments.start)):
         if given is not None:
             raise InvalidInput(f"{name} does not go with a calendar, which shows a whole year")
+    job = None
     if files.looks_like_file(arguments.target):
         if arguments.job is None:
             raise InvalidInput("A calendar shows one job: name it after the file")
-        schedule: Schedule = find_job(_file_text(arguments), arguments.job, file=arguments.target).schedule
-    else:
-        schedule = _schedule(arguments)
-    year = year_of(schedule, arguments.year if arguments.year is not None else this_year(files.now(), schedule))
-    screen.data(year.to_dict() | {"schedule": str(schedule), "description": describe(schedule)})
+        job = find_job(_file_text(arguments), arguments.job, file=arguments.target)
+    schedule = job.schedule if job is not None else _schedule(arguments)
+    wanted = arguments.year if arguments.year is not None else this_year(files.now(), schedule)
+    year = year_of(schedule, wanted, job)
+    screen.data(year.to_dict() | {"schedule": str(schedule), "description": schedule.describe()})
     screen.line(screen.style(str(schedule), "bold"))
-    screen.line(f"  {describe(schedule)}")
+    screen.line(f"  {schedule.describe()}")
     screen.line()
     draw(screen, year)
     return 0

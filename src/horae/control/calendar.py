@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from horae.core.decision import decide
 from horae.core.instant import instant, seconds_of
-from horae.core.schedule import Cron, Schedule
+from horae.core.krontab import KrontabJob
+from horae.core.schedule import Schedule
 from horae.core.zone import zone
 from horae.errors import InvalidInput
 
@@ -42,8 +45,8 @@ class Year:
         }
 
 
-def year_of(schedule: Schedule, year: int) -> Year:
-    """How often the schedule fires on each day of `year`."""
+def year_of(schedule: Schedule, year: int, job: KrontabJob | None = None) -> Year:
+    """How often the schedule fires on each day of `year`; with `job`, how often it really starts there."""
     if not 2 <= year <= 9998:
         raise InvalidInput(f"Invalid year {year}: must lie between 2 and 9998")
     clocks = zone(schedule.timezone)
@@ -54,7 +57,8 @@ def year_of(schedule: Schedule, year: int) -> Year:
     epoch = date(1970, 1, 1)
     found: Counter[int] = Counter()
     # An interval without a start counts from the beginning of the year shown.
-    for at in schedule.anchored(datetime(year, 1, 1, tzinfo=UTC)).between(begin, end):
+    slots = schedule.anchored(datetime(year, 1, 1, tzinfo=UTC)).between(begin, end)
+    for at in slots if job is None else _starts(job, slots):
         second = seconds_of(at)
         found[(second + clocks.offset_at(second)) // _DAY] += 1
     days = [first + timedelta(days=offset) for offset in range((last - first).days + 1)]
@@ -66,8 +70,19 @@ def year_of(schedule: Schedule, year: int) -> Year:
         year,
         clocks.key,
         tuple((day, found[(day - epoch).days]) for day in days),
-        tuple(day for day in changes if day.year == year and isinstance(schedule, Cron)),
+        tuple(day for day in changes if day.year == year),
     )
+
+
+def _starts(job: KrontabJob, slots: Iterator[datetime]) -> Iterator[datetime]:
+    """When the job's slots start: only decided one by one where constraints may leave some out."""
+    if not job.window.constraints.rules():
+        yield from slots
+        return
+    for slot in slots:
+        chosen = decide(job.window.request(job.name, slot, job.schedule.tz)).chosen_time
+        if chosen is not None:
+            yield chosen
 
 
 def this_year(now: datetime, schedule: Schedule) -> int:

@@ -10,17 +10,17 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-from horae.core.daylight import DaylightEffect, effects
+from horae.core.daylight import DaylightEffect, daylight_effects
 from horae.core.decision import Explanation, decide, explain
 from horae.core.duration import format_duration
-from horae.core.instant import FIRST, LAST, aware, instant, parse_instant, rfc3339, seconds_of
+from horae.core.instant import FIRST, LAST, aware, instant, rfc3339, seconds_of
 from horae.core.interval import Every, Iso8601
-from horae.core.krontab import KrontabJob, find_job, parse_file
+from horae.core.krontab import KrontabJob, find_job, read_jobs
 from horae.core.lint import Finding, lint_jobs
 from horae.core.schedule import Cron, Schedule
 from horae.core.window import Window
-from horae.core.zone import UTC_ZONE, Zone, zone
-from horae.errors import InvalidInput, InvalidTime, shown
+from horae.core.zone import Zone, zone
+from horae.errors import InvalidCron, InvalidInput, InvalidTime, shown
 
 __all__ = [
     "Explanation",
@@ -29,9 +29,9 @@ __all__ = [
     "Occurrence",
     "Preview",
     "Schedule",
-    "describe",
     "explain_slot",
     "explanation_dict",
+    "file_timezone",
     "find_job",
     "lint_files",
     "preview",
@@ -74,7 +74,8 @@ class Preview:
     timezone: str
     start: datetime
     occurrences: tuple[Occurrence, ...]
-    effects: tuple[DaylightEffect, ...] = ()
+    effects: tuple[tuple[str, DaylightEffect], ...] = ()
+    """The clock changes that touch a job, each with the job's name, in order."""
     windowed: bool = False
     """Some start is chosen inside a window, so nominal and chosen times differ."""
     zoned: bool = False
@@ -90,7 +91,7 @@ class Preview:
             "from": rfc3339(self.start),
             "note": self.note,
             "occurrences": [each.to_dict() for each in self.occurrences],
-            "daylight_effects": [each.to_dict() for each in self.effects],
+            "daylight_effects": [{"job": job} | effect.to_dict() for job, effect in self.effects],
         }
 
 
@@ -107,15 +108,23 @@ class _Subject:
 
 
 def read_schedule(
-    text: str, *, tz: str = "UTC", dialect: str = "extended", gap: str = "skip", fold: str = "auto"
+    text: str, *, tz: str = "UTC", dialect: str | None = None, gap: str | None = None, fold: str | None = None
 ) -> Schedule:
     """A schedule as typed by a person: a cron expression, `every 90s`, or ISO 8601 (`P1M`, `R5/…/P1D`)."""
     trimmed = text.strip()
-    if trimmed.lower().startswith("every "):
-        return Every(trimmed[6:].strip())
-    if _ISO.match(trimmed):
-        return Iso8601(trimmed, tz)
-    return Cron(text, tz, dialect, gap, fold)  # type: ignore[arg-type]  # Cron itself refuses unknown words
+    interval = trimmed.lower().startswith("every ") or _ISO.match(trimmed) is not None
+    for name, value in (("dialect", dialect), ("gap", gap), ("fold", fold)):
+        if interval and value is not None:
+            raise InvalidInput(f"--{name} belongs to a cron expression, and {shown(trimmed)} is an interval")
+    if interval:
+        return Iso8601(trimmed, tz) if trimmed[:6].lower() != "every " else Every(trimmed[6:].strip())
+    try:
+        return Cron(text, tz, dialect or "extended", gap or "skip", fold or "auto")  # type: ignore[arg-type]  # Cron itself refuses unknown words
+    except InvalidCron as error:
+        if error.field != "expression" or error.hint:
+            raise
+        hint = 'Give a cron expression in quotes, "every 90s", an ISO 8601 interval such as P1M, or a krontab file.'
+        raise InvalidCron(error.expression, error.field, error.reason, hint=hint) from error
 
 
 def read_time(text: str, timezone: str, now: datetime, name: str = "time") -> datetime:
@@ -125,12 +134,16 @@ def read_time(text: str, timezone: str, now: datetime, name: str = "time") -> da
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        return parse_instant(text, name)
+        hint = "Write now, 2027-03-01, 2027-03-01T09:00 (on the schedule's clocks) or 2027-03-01T09:00:00+01:00."
+        reason = f"Invalid {name} {shown(text)}: is not a date or time"
+        raise InvalidTime(reason, hint=hint, details={"name": name}) from None
     if parsed.tzinfo is not None:
         return aware(parsed, name)
     found = zone(timezone).instants(seconds_of(parsed.replace(tzinfo=UTC), name))
     if not found:
-        raise InvalidTime(f"Invalid {name} {shown(text)}: the clocks in {timezone} skip it", details={"name": name})
+        hint = "They go forward over it, so nothing is due then. Name another time, or give one with its offset."
+        reason = f"Invalid {name} {shown(text)}: the clocks in {timezone} skip it"
+        raise InvalidTime(reason, hint=hint, details={"name": name})
     if not FIRST <= found[0] <= LAST:
         raise InvalidTime(f"Invalid {name} {shown(text)}: lies outside the years 1 to 9999", details={"name": name})
     return instant(found[0])
@@ -141,13 +154,15 @@ def preview(schedule: Schedule, start: datetime, count: int, *, timezone: str | 
 
     An interval without a start counts from `start`, as a job defined then would.
     """
-    subject = _Subject("preview", schedule.anchored(start), timezone or schedule.timezone)
+    subject = _Subject(str(schedule), schedule.anchored(start), timezone or schedule.timezone)
     return _preview(str(schedule), (subject,), start, count)
 
 
 def preview_file(text: str, start: datetime, count: int, *, file: str, job: str | None = None) -> Preview:
     """The next `count` occurrences of one job of a krontab, or of all of them together."""
-    jobs = (find_job(text, job, file=file),) if job is not None else _all_jobs(text, file)
+    jobs = (
+        (find_job(text, job, file=file),) if job is not None else tuple(each.job for each in read_jobs(text, file=file))
+    )
     suspended = [each.name for each in jobs if each.suspend]
     if job is not None:
         note = "suspended: nothing runs until it is resumed" if suspended else None
@@ -155,6 +170,14 @@ def preview_file(text: str, start: datetime, count: int, *, file: str, job: str 
     note = f"suspended, not shown: {', '.join(suspended)}" if suspended else None
     subjects = tuple(_subject(each) for each in jobs if not each.suspend)
     return replace(_preview(file, subjects, start, count), note=note)
+
+
+def file_timezone(text: str, *, file: str, job: str | None = None) -> str:
+    """The zone a time without an offset is read in: the job's, or the one all jobs of the file share, else UTC."""
+    if job is not None:
+        return find_job(text, job, file=file).schedule.tz
+    zones = {each.job.schedule.tz for each in read_jobs(text, file=file)}
+    return zones.pop() if len(zones) == 1 else "UTC"
 
 
 def explain_slot(job: KrontabJob, at: datetime) -> tuple[Explanation, bool]:
@@ -177,26 +200,12 @@ def lint_files(texts: Mapping[str, str], now: datetime) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def describe(schedule: Schedule) -> str:
-    if isinstance(schedule, Cron):
-        return schedule.describe()
-    text = str(schedule)
-    return text[:1].upper() + text[1:]
-
-
 def local_text(at: datetime, clocks: Zone) -> str:
     """`Mon 2026-03-30 09:00 +02:00`; seconds only where there are any."""
     wall = clocks.wall(at)
     date, _, clock = wall.isoformat().partition("T")
     shown_clock = clock[:8] if wall.second else clock[:5]
     return f"{wall.strftime('%a')} {date} {shown_clock} {wall.isoformat()[19:25]}"
-
-
-def _all_jobs(text: str, file: str) -> tuple[KrontabJob, ...]:
-    jobs, faults = parse_file(text, file=file)
-    if faults:
-        raise faults[0]
-    return tuple(each.job for each in jobs)
 
 
 def _subject(job: KrontabJob) -> _Subject:
@@ -211,20 +220,21 @@ def _preview(title: str, subjects: tuple[_Subject, ...], start: datetime, count:
     slots = merge(*(_named_slots(subject, begin, end) for subject in subjects))
     decided = (_occurrence(subject, at) for at, _, subject in slots)
     coming = (each for each in decided if (each.chosen or each.nominal) > begin)
-    found = tuple(islice(coming, count))
+    # Windows may start a later slot earlier: people read a list by when things start.
+    found = tuple(sorted(islice(coming, count), key=lambda each: (each.chosen or each.nominal, each.job)))
     single = subjects[0] if len(subjects) == 1 else None
-    last = instant(min(seconds_of(found[-1].nominal if found else begin) + 86_400, LAST))
+    last = instant(min(max((seconds_of(each.nominal) for each in found), default=seconds_of(begin)) + 86_400, LAST))
     touched = sorted(
-        (effect for subject in subjects for effect in _effects(subject.schedule, begin, last)),
-        key=lambda effect: (effect.at, effect.wall),
+        ((subject.name, effect) for subject in subjects for effect in daylight_effects(subject.schedule, begin, last)),
+        key=lambda each: (each[1].at, each[1].wall, each[0]),
     )
     return Preview(
         title,
-        describe(single.schedule) if single is not None else f"{len(subjects)} jobs",
+        single.schedule.describe() if single is not None else f"{len(subjects)} jobs",
         single.timezone if single is not None else "UTC",
         begin,
         found,
-        tuple(dict.fromkeys(touched)),
+        tuple(touched),
         windowed=any(subject.window is not None and bool(subject.window.length) for subject in subjects),
         zoned=any(subject.timezone != "UTC" for subject in subjects),
     )
@@ -235,11 +245,6 @@ def _named_slots(subject: _Subject, begin: datetime, end: datetime) -> Iterator[
     if subject.window is not None:
         begin = instant(max(seconds_of(begin) - int(subject.window.lag.total_seconds()), FIRST))
     return ((at, subject.name, subject) for at in subject.schedule.between(begin, end))
-
-
-def _effects(schedule: Schedule, begin: datetime, end: datetime) -> Iterator[DaylightEffect]:
-    if isinstance(schedule, Cron) and schedule.zone is not UTC_ZONE:
-        yield from effects(schedule, begin, end)
 
 
 def _occurrence(subject: _Subject, nominal: datetime) -> Occurrence:
@@ -258,6 +263,7 @@ def explanation_dict(explanation: Explanation, *, is_occurrence: bool) -> dict[s
     return decision.to_dict() | {
         "identity": request.identity,
         "timezone": request.timezone,
+        "nominal_local": local_text(decision.nominal_time, zone(request.timezone)),
         "window_mode": request.window_mode,
         "window_seconds": int((decision.window_end - decision.window_start).total_seconds()),
         "window_length": format_duration(decision.window_end - decision.window_start),

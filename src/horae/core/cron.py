@@ -88,7 +88,7 @@ def _parse_element(text: str, shape: FieldShape, *, extended: bool) -> int:
         else:
             high = low
         if low > high:
-            raise FieldFault(f"has a range that wraps around: {low}-{high}")
+            raise FieldFault(f"has a range that wraps around: {low}-{high} (write it as two ranges)")
     mask = 0
     for value in range(low, high + 1, _step(step_text) if slash else 1):
         mask |= 1 << (0 if shape is WEEKDAY and value == 7 else value)
@@ -117,7 +117,7 @@ def _offer(text: str, shape: FieldShape, *, extended: bool) -> str:
         return " (POSIX cron knows no names)"
     if not extended:
         return ""
-    if any(letter in "?lw#" for letter in text):
+    if "?" in text or "#" in text or text in ("l", "w", "lw") or (text[:-1].isdigit() and text[-1] in "lw"):
         return " (Quartz's ?, L, W and # are not cron)"
     return f" nor one of {', '.join(shape.names)}" if shape.names else ""
 

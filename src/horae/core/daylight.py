@@ -9,7 +9,8 @@ from typing import Any
 
 from horae.core.bounds import first_second, last_second
 from horae.core.instant import EPOCH, instant, rfc3339, seconds_of
-from horae.core.schedule import Cron
+from horae.core.interval import Iso8601
+from horae.core.schedule import Cron, Schedule, Union
 from horae.core.zone import Transition
 
 
@@ -41,8 +42,22 @@ class DaylightEffect:
         return {"kind": self.kind, "wall": self.wall, "count": self.count, "at": rfc3339(self.at)}
 
 
+def daylight_effects(schedule: Schedule, start: datetime, end: datetime) -> Iterator[DaylightEffect]:
+    """The clock changes in (start, end] that skip, move or repeat one of the wall times of any kind of schedule."""
+    if isinstance(schedule, Union):
+        found = (effect for part in schedule.parts for effect in daylight_effects(part, start, end))
+        yield from sorted(found, key=lambda effect: (effect.at, effect.wall))
+    elif isinstance(schedule, Cron):
+        yield from effects(schedule, start, end)
+    elif isinstance(schedule, Iso8601):
+        for change in schedule.zone.transitions(seconds_of(start, "start"), seconds_of(end, "end")):
+            wall = schedule.swallowed_by(change)
+            if wall is not None:
+                yield DaylightEffect("skipped", _wall_text(wall), 1, instant(change.at), schedule.tz)
+
+
 def effects(cron: Cron, start: datetime, end: datetime) -> Iterator[DaylightEffect]:
-    """The clock changes in (start, end] that skip, move or repeat one of the schedule's wall times."""
+    """The clock changes in (start, end] that skip, move or repeat one of the cron's wall times."""
     first = max(seconds_of(start, "start"), first_second(cron.start))
     last = min(seconds_of(end, "end"), last_second(cron.end))
     for change in cron.zone.transitions(first, last):
@@ -53,8 +68,11 @@ def effects(cron: Cron, start: datetime, end: datetime) -> Iterator[DaylightEffe
             kind = "skipped" if cron.gap == "skip" else "shifted"
         else:
             kind = "once" if cron.fires_once else "repeated"
-        text = (EPOCH + timedelta(0, walls[0])).isoformat(sep=" ")[:16]
-        yield DaylightEffect(kind, text, len(walls), instant(change.at), cron.tz)
+        yield DaylightEffect(kind, _wall_text(walls[0]), len(walls), instant(change.at), cron.tz)
+
+
+def _wall_text(wall: int) -> str:
+    return (EPOCH + timedelta(0, wall)).isoformat(sep=" ")[:16]
 
 
 def _concerned(cron: Cron, change: Transition) -> Iterator[int]:

@@ -96,6 +96,8 @@ def _from_text(text: str, name: str) -> timedelta:
     while position < len(trimmed):
         part = _PART.match(trimmed, position)
         unit = _UNITS.get(part[3].lower()) if part else None
+        if part is not None and part[3].lower().rstrip("s") in ("month", "year"):
+            raise _invalid(name, text, "has months or years, whose length varies (an Iso8601 schedule takes P1M)")
         if part is None or unit is None:
             raise _invalid(name, text, f"has no number with a unit at {shown(trimmed[position:])}")
         size = _MICROSECONDS[unit]

@@ -17,7 +17,7 @@ from horae.core.bounds import bound_text, bounds, last_before, last_second, mome
 from horae.core.duration import DurationLike, format_duration, whole_seconds
 from horae.core.instant import EPOCH, FIRST, LAST, aware, floored, rfc3339, seconds_of
 from horae.core.schedule import Schedule
-from horae.core.zone import UTC_ZONE, Zone, zone
+from horae.core.zone import UTC_ZONE, Transition, Zone, zone
 from horae.errors import InvalidIso8601, InvalidSchedule, shown
 
 
@@ -221,6 +221,11 @@ class Iso8601(Schedule):
         """The UTC second of the `count`-th slot after `base`; None where it does not exist. Raises OverflowError."""
         if not count or (not self.months and not self.days):
             return base + count * self.seconds
+        found = self.zone.instants(self._wall(base, count))
+        return found[0] + count * self.seconds if found else None
+
+    def _wall(self, base: int, count: int) -> int:
+        """The wall second of the `count`-th slot before its exact part is added. Raises OverflowError."""
         wall = base + self.zone.offset_at(base)
         day, clock = divmod(wall, 86_400)
         date = (EPOCH + timedelta(day)).date()
@@ -230,9 +235,24 @@ class Iso8601(Schedule):
                 raise OverflowError
             date = date.replace(day=1).replace(year, month + 1, min(date.day, monthrange(year, month + 1)[1]))
         date += timedelta(count * self.days)
-        shifted = (date.toordinal() - EPOCH.toordinal()) * 86_400 + clock
-        found = self.zone.instants(shifted)
-        return found[0] + count * self.seconds if found else None
+        return (date.toordinal() - EPOCH.toordinal()) * 86_400 + clock
+
+    def swallowed_by(self, change: Transition) -> int | None:
+        """The wall second of the slot that a gap swallows, or None: calendar slots lie too far apart for two."""
+        if self._base is None or not (self.months or self.days) or not change.is_gap:
+            return None
+        middle = self._guess(self._base, change.at)
+        for count in range(middle - 3, middle + 4):
+            inside = (self._lowest is None or count >= self._lowest) and (
+                self._highest is None or count <= self._highest
+            )
+            try:
+                wall = self._wall(self._base, count) if inside and count else None
+            except OverflowError:
+                continue
+            if wall is not None and change.at + change.before <= wall < change.at + change.after:
+                return wall
+        return None
 
     def _guess(self, base: int, second: int) -> int:
         """A count within three of the one whose slot lies next to `second`."""
@@ -312,6 +332,20 @@ class Iso8601(Schedule):
             calendar = (self.months, 0, self.days * 86_400 + self.seconds)
         key = self.zone.key if calendar[0] or calendar[1] else None
         return (calendar, key, self._base, self._lowest, self._highest)
+
+    def describe(self) -> str:
+        years, months = divmod(self.months, 12)
+        weeks, days = divmod(self.days, 7) if self.days % 7 == 0 else (0, self.days)
+        parts = ((years, "year"), (months, "month"), (weeks, "week"), (days, "day"))
+        spelt = [f"{count} {unit}{'s' if count > 1 else ''}" for count, unit in parts if count]
+        if self.seconds:
+            spelt.append(format_duration(timedelta(0, self.seconds)))
+        text = f"Every {' '.join(spelt)}"
+        if self.start is not None:
+            text += f", counted from {rfc3339(self.start)}"
+        if self._lowest is not None and self._highest is not None:
+            text += f", {self._highest - self._lowest + 1} times"
+        return text if self.zone is UTC_ZONE else f"{text}, {self.tz} time"
 
     def __str__(self) -> str:
         return f"iso8601 {self.text}" if self.zone is UTC_ZONE else f"iso8601 {self.text} {self.tz}"

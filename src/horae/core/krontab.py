@@ -103,11 +103,19 @@ def parse_file(text: str, *, file: str = "<krontab>") -> tuple[tuple[KrontabLine
     return tuple(jobs), tuple(faults)
 
 
-def find_job(text: str, name: str, *, file: str) -> KrontabJob:
-    """The job called `name`. A fault anywhere in the file is raised first: a broken file previews nothing."""
+def read_jobs(text: str, *, file: str) -> tuple[KrontabLine, ...]:
+    """Every job of a file without faults; of one with faults, the first fault is raised."""
     jobs, faults = parse_file(text, file=file)
     if faults:
-        raise faults[0]
+        first = faults[0]
+        hint = " ".join(filter(None, (first.hint, f"All faults: horae lint {file}" if len(faults) > 1 else None)))
+        raise InvalidKrontab(first.reason, file=file, line=first.line, column=first.column, hint=hint or None)
+    return jobs
+
+
+def find_job(text: str, name: str, *, file: str) -> KrontabJob:
+    """The job called `name`. A fault anywhere in the file is raised first: a broken file previews nothing."""
+    jobs = read_jobs(text, file=file)
     for each in jobs:
         if each.job.name == name:
             return each.job
@@ -155,7 +163,7 @@ class _Reader:
         for name in ("name", "command"):
             if name not in fields:
                 raise self.fault(f"{name}= is missing", self.end)
-        (zone,) = self._arguments(modifiers["tz"], 1) if "tz" in modifiers else ("UTC",)
+        (zone,) = self._arguments(modifiers["tz"], "zone") if "tz" in modifiers else ("UTC",)
         column = self.pieces[0].column
         concurrency, deadline, suspend = self._policy(modifiers.get("policy"))
         timeout = fields.get("timeout")
@@ -206,8 +214,10 @@ class _Reader:
     def _field(self, piece: Piece, fields: dict[str, Piece], env: dict[str, str]) -> None:
         name, equals, _ = piece.text.partition("=")
         if not equals or name not in FIELDS:
-            reason = f"unknown field {shown(name)}" if equals else f"{piece.shown} is neither a modifier nor a field"
-            raise self.fault(reason, piece.column, f"Known fields: {', '.join(FIELDS)}.")
+            if equals:
+                raise self.fault(f"unknown field {shown(name)}", piece.column, f"Known fields: {', '.join(FIELDS)}.")
+            hint = 'What to run is written command=…, and in double quotes where it has blanks: command="/bin/x --all".'
+            raise self.fault(f"{piece.shown} is neither a modifier nor a field", piece.column, hint)
         if name == "env":
             key, middle, value = piece.value.partition("=")
             if not middle or not key.isidentifier() or not key.isascii():
@@ -220,14 +230,15 @@ class _Reader:
         else:
             fields[name] = piece
 
-    def _arguments(self, piece: Piece, count: int) -> list[str]:
+    def _arguments(self, piece: Piece, *names: str) -> list[str]:
         found = [text for text, _ in piece.arguments(",")]
-        if len(found) != count or not all(found):
-            raise self.fault(f"{piece.head} takes {count} argument{'s' if count > 1 else ''}", piece.column)
+        if len(found) != len(names) or not all(found):
+            count = f"{len(names)} argument{'s' if len(names) > 1 else ''}"
+            raise self.fault(f"{piece.head} takes {count}: {piece.head}({','.join(names)})", piece.column)
         return found
 
     def _window(self, modifiers: dict[str, Piece], only: list[tuple[Clause, ...]], avoid: list[Clause]) -> Window:
-        mode, length = self._arguments(modifiers["win"], 2) if "win" in modifiers else ("after", _ZERO)
+        mode, length = self._arguments(modifiers["win"], "mode", "duration") if "win" in modifiers else ("after", _ZERO)
         column = modifiers["win"].column if "win" in modifiers else 1
         if mode not in MODES:
             raise self.fault(f"unknown window mode {shown(mode)}", column, f"Choose one of: {', '.join(MODES)}.")

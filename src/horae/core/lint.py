@@ -16,6 +16,12 @@ from horae.core.schedule import Cron
 
 _LOOK_AHEAD = 366 * 86_400
 _SAMPLES = 10
+_HINTS = {
+    "dst-skipped": "Choose a time of day that the clocks never skip there.",
+    "dst-repeated": "Choose a time of day that the clocks never repeat there.",
+    "unschedulable": "Widen the window, or let the cron expression leave those days out.",
+    "step-too-long": "For an interval of its own use Every in Python; cron starts anew with each hour or day.",
+}
 _FIELD_SIZES = (("minute", 60), ("hour", 24), ("day", 31), ("month", 12), ("weekday", 7))
 
 
@@ -52,10 +58,10 @@ def lint_jobs(text: str, *, file: str, now: datetime) -> tuple[tuple[Finding, ..
     ]
     for each in jobs:
         findings += [
-            Finding(file, each.line, 1, "warning", code, f"{each.job.name}: {message}")
+            Finding(file, each.line, 1, "warning", code, f"{each.job.name}: {message}", _HINTS.get(code))
             for code, message in warnings(each.job, now)
         ]
-    return tuple(sorted(findings, key=lambda finding: (finding.line, finding.column, finding.code))), jobs
+    return tuple(sorted(findings, key=lambda finding: (finding.line, finding.column))), jobs
 
 
 def warnings(job: KrontabJob, now: datetime) -> list[tuple[str, str]]:

@@ -66,6 +66,11 @@ class Schedule(ABC):
         wanted = aware(at)
         return not wanted.microsecond and self.previous(wanted + _MICROSECOND) == wanted
 
+    def describe(self) -> str:
+        """The schedule in English, without a full stop."""
+        text = str(self)
+        return text[:1].upper() + text[1:]
+
     def anchored(self, at: datetime) -> Schedule:
         """The schedule as a job defined at `at` keeps it: intervals without a start count from there."""
         floored(at, "anchor")
@@ -251,7 +256,6 @@ class Cron(Schedule):
                 second = found
 
     def describe(self) -> str:
-        """The schedule in English: "At 09:00 on Monday through Friday, Europe/Berlin time"."""
         text = describe_cron(self.table)
         if self.zone is not UTC_ZONE:
             text += f", {self.tz} time"
@@ -380,6 +384,9 @@ class Union(Schedule):
 
     def _meaning(self) -> tuple[object, ...]:
         return (frozenset(self.parts),)
+
+    def describe(self) -> str:
+        return "; or ".join(part.describe() for part in self.parts)
 
     def __str__(self) -> str:
         return " | ".join(str(part) for part in self.parts)

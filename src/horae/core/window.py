@@ -32,40 +32,40 @@ class Window:
     def after(
         cls,
         d: DurationLike,
-        distribution: Distribution = UNIFORM,
+        distribution: Distribution | str = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
     ) -> Window:
         """From the nominal time until `d` later."""
-        return cls("after", d, distribution, seed, salt, Constraints(only, avoid))
+        return cls("after", d, _distribution(distribution), seed, salt, Constraints(only, avoid))
 
     @classmethod
     def before(
         cls,
         d: DurationLike,
-        distribution: Distribution = UNIFORM,
+        distribution: Distribution | str = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
     ) -> Window:
         """From `d` before the nominal time until it."""
-        return cls("before", d, distribution, seed, salt, Constraints(only, avoid))
+        return cls("before", d, _distribution(distribution), seed, salt, Constraints(only, avoid))
 
     @classmethod
     def around(
         cls,
         d: DurationLike,
-        distribution: Distribution = UNIFORM,
+        distribution: Distribution | str = UNIFORM,
         seed: Literal["stable", "daily", "weekly"] = "stable",
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
     ) -> Window:
         """Half of `d` on either side of the nominal time."""
-        return cls("around", d, distribution, seed, salt, Constraints(only, avoid))
+        return cls("around", d, _distribution(distribution), seed, salt, Constraints(only, avoid))
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -151,3 +151,8 @@ class Window:
             data.get("salt", ""),
             constraints,
         )
+
+
+def _distribution(given: Distribution | str) -> Distribution:
+    """A distribution by its name alone has its default parameters."""
+    return Distribution(given) if isinstance(given, str) else given
