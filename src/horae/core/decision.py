@@ -32,6 +32,7 @@ NO_CANDIDATE = "no candidate accepted within MaxAttempts"
 MODES = ("after", "before", "around", "center")
 SEED_STRATEGIES = ("stable", "daily", "weekly")
 _WORD = (1 << 64) - 1
+_STEP = 0x9E3779B97F4A7C15
 _FREE = Constraints()
 
 
@@ -131,10 +132,15 @@ def draws(seed_hash: bytes) -> Iterator[float]:
     """The generator's numbers in [0, 1), without end."""
     state = int.from_bytes(seed_hash[:8], "big")
     while True:
-        state = (state + 0x9E3779B97F4A7C15) & _WORD
-        mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WORD
-        yield ((mixed ^ (mixed >> 31)) >> 11) / 9007199254740992.0
+        state = (state + _STEP) & _WORD
+        yield _number(state)
+
+
+def _number(state: int) -> float:
+    """The number that a state of the generator stands for."""
+    mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WORD
+    return ((mixed ^ (mixed >> 31)) >> 11) / 9007199254740992.0
 
 
 def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Decision:
@@ -162,16 +168,18 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Dec
         if candidates is not None:
             candidates.append(Candidate(0, 0.0, instant(first), objection))
     else:
-        for draw in draws(seed):
+        # As `draws` does, written out: most decisions take one draw, and a generator costs as much as the draw.
+        state = int.from_bytes(seed[:8], "big")
+        while attempts < MAX_ATTEMPTS:
             attempts += 1
+            state = (state + _STEP) & _WORD
+            draw = _number(state)
             candidate = first + offset_of(draw)
             objection = rules.objection(candidate + clocks.offset_at(candidate)) if rules else None
             if candidates is not None:
                 candidates.append(Candidate(attempts, draw, instant(candidate), objection))
             if objection is None:
                 chosen = candidate
-                break
-            if attempts == MAX_ATTEMPTS:
                 break
     return Decision._make(
         (
