@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -92,10 +92,10 @@ def test_a_span_that_ends_before_it_begins_holds_only_the_newest() -> None:
 @pytest.mark.parametrize("schedule", [Every("1s", start=at("10:00") - A_YEAR), MINUTELY], ids=str)
 def test_a_year_is_counted_and_its_ends_are_named_without_walking_it(schedule: Schedule) -> None:
     backlog = Backlog(schedule, at("10:00") - A_YEAR, at("10:00"))
-    begun = perf_counter()
+    begun = process_time()
     assert backlog
     assert len(backlog.last(100)) == len(backlog.first(100)) == 100
     assert backlog.last(1) == (at("10:00"),)
     if isinstance(schedule, Every):
         assert len(backlog) == A_YEAR // timedelta(seconds=1)
-    assert perf_counter() - begun < 0.5
+    assert process_time() - begun < 5  # walking the slots would take half a minute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from time import perf_counter
+from time import process_time
 from typing import Any, ClassVar
 
 import pytest
@@ -315,9 +315,9 @@ def a_year_down(**policies: Any) -> JobView:
 @pytest.mark.parametrize("policy", [*EVERY_POLICY, Bounded(400), Bounded(max_age="30d")], ids=str)
 def test_a_year_of_missed_seconds_is_planned_at_once(policy: Any) -> None:
     job = a_year_down(recovery=policy, overlap="allow", misfire_grace="2s")
-    begun = perf_counter()
+    begun = process_time()
     plan = due(job, at("10:00:00.5"))
-    assert perf_counter() - begun < 0.5
+    assert process_time() - begun < 5  # walking the slots would take half a minute
     if policy == "all" or policy == Bounded(max_age="30d") or policy == Bounded(max_age="2h"):
         assert plan.more
     else:
