@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from tools.generate import PAGES
+
+from horae.cli import main
+from horae.core.krontab import parse_file
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -29,6 +33,25 @@ def test_the_readme_s_python_example_runs_and_says_what_its_comments_say() -> No
     exec(example, names)  # noqa: S102 - the example is our own text
     assert names["weekdays"].describe() in example  # type: ignore[attr-defined]  # a Cron, made by the example
     assert names["decision"].chosen_time is not None  # type: ignore[attr-defined]  # a Decision, likewise
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_python_example_runs(path: Path) -> None:
+    for example in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL):
+        exec(example, {"print": lambda *values: None})  # noqa: S102 - the example is our own text
+
+
+def test_the_readme_s_console_example_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```console\n(\$ horae .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    command, _, expected = block.partition("\n")
+    assert main(shlex.split(command)[2:]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_the_krontab_page_s_sample_has_no_faults() -> None:
+    (sample,) = re.findall(r"```\n(# .*?)```", (ROOT / "docs" / "krontab.md").read_text(), re.DOTALL)
+    jobs, faults = parse_file(sample)
+    assert (len(jobs), faults) == (2, ())
 
 
 def test_the_readme_s_first_screen_has_the_two_commands() -> None:

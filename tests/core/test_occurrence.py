@@ -248,7 +248,7 @@ def test_a_window_whose_half_is_no_whole_second_opens_at_the_second_before(lengt
 
 def test_the_seed_of_the_day_follows_the_jobs_own_zone() -> None:
     window = Window.after("3h", seed="daily")
-    job = replace(view("01:00", HOURLY, window=window), timezone="America/New_York")
+    job = view("01:00", Cron("0 * * * *", tz="America/New_York"), window=window)
     birth = due(job, at("02:00")).births[0]
     assert birth.decision is not None
     assert birth.decision.period_key == "2026-01-04"

@@ -17,9 +17,10 @@ from horae.control.preview import (
     explain_slot,
     explanation_dict,
     find_job,
+    jobs_of,
     lint_files,
     preview,
-    preview_file,
+    preview_jobs,
     read_schedule,
 )
 
@@ -43,7 +44,7 @@ def run(arguments: Namespace, screen: Screen) -> int:
         screen.line(f"Saved the sample jobs. Now try: horae next {arguments.save}")
         return 0
     weekdays = read_schedule("0 9 * * 1-5", tz="Europe/Berlin")
-    coming = preview_file(text, moment, 10, file=_FILE)
+    coming = preview_jobs(jobs_of(text, file=_FILE), moment, 10, title=_FILE)
     digest = find_job(text, "morning-digest", file=_FILE)
     # A fixed Wednesday whose first candidates are rejected, so that the tour always has something to explain.
     explanation, is_occurrence = explain_slot(digest, datetime(2026, 11, 4, 9, tzinfo=UTC))

@@ -9,18 +9,18 @@ from horae.cli import files
 from horae.control.preview import (
     Preview,
     Schedule,
-    file_timezone,
     find_job,
+    jobs_of,
     preview,
-    preview_file,
+    preview_jobs,
     read_schedule,
     read_time,
+    shared_timezone,
 )
 from horae.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
-
 
 _OF_AN_EXPRESSION = ("tz", "dialect", "gap", "fold")
 
@@ -32,10 +32,9 @@ def run(arguments: Namespace, screen: Screen) -> int:
     count = arguments.count if arguments.count is not None else 10
     begin = arguments.start if arguments.start is not None else "now"
     if files.looks_like_file(arguments.target):
-        text = _file_text(arguments)
-        zone = file_timezone(text, file=arguments.target, job=arguments.job)
-        start = read_time(begin, zone, moment, "--from")
-        show(screen, preview_file(text, start, count, file=arguments.target, job=arguments.job))
+        jobs = jobs_of(_file_text(arguments), file=arguments.target, job=arguments.job)
+        start = read_time(begin, shared_timezone(jobs), moment, "--from")
+        show(screen, preview_jobs(jobs, start, count, title=arguments.job or arguments.target))
         return 0
     schedule = _schedule(arguments)
     zone = arguments.tz or schedule.timezone

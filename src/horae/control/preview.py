@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -31,13 +31,14 @@ __all__ = [
     "Schedule",
     "explain_slot",
     "explanation_dict",
-    "file_timezone",
     "find_job",
+    "jobs_of",
     "lint_files",
     "preview",
-    "preview_file",
+    "preview_jobs",
     "read_schedule",
     "read_time",
+    "shared_timezone",
 ]
 
 MOST_OCCURRENCES = 10_000
@@ -137,16 +138,7 @@ def read_time(text: str, timezone: str, now: datetime, name: str = "time") -> da
         hint = "Write now, 2027-03-01, 2027-03-01T09:00 (on the schedule's clocks) or 2027-03-01T09:00:00+01:00."
         reason = f"Invalid {name} {shown(text)}: is not a date or time"
         raise InvalidTime(reason, hint=hint, details={"name": name}) from None
-    if parsed.tzinfo is not None:
-        return aware(parsed, name)
-    found = zone(timezone).instants(seconds_of(parsed.replace(tzinfo=UTC), name))
-    if not found:
-        hint = "They go forward over it, so nothing is due then. Name another time, or give one with its offset."
-        reason = f"Invalid {name} {shown(text)}: the clocks in {timezone} skip it"
-        raise InvalidTime(reason, hint=hint, details={"name": name})
-    if not FIRST <= found[0] <= LAST:
-        raise InvalidTime(f"Invalid {name} {shown(text)}: lies outside the years 1 to 9999", details={"name": name})
-    return instant(found[0])
+    return aware(parsed, name) if parsed.tzinfo is not None else zone(timezone).first_shown(parsed, name)
 
 
 def preview(schedule: Schedule, start: datetime, count: int, *, timezone: str | None = None) -> Preview:
@@ -158,26 +150,32 @@ def preview(schedule: Schedule, start: datetime, count: int, *, timezone: str | 
     return _preview(str(schedule), (subject,), start, count)
 
 
-def preview_file(text: str, start: datetime, count: int, *, file: str, job: str | None = None) -> Preview:
-    """The next `count` occurrences of one job of a krontab, or of all of them together."""
-    jobs = (
-        (find_job(text, job, file=file),) if job is not None else tuple(each.job for each in read_jobs(text, file=file))
-    )
-    suspended = [each.name for each in jobs if each.suspend]
+def jobs_of(text: str, *, file: str, job: str | None = None) -> tuple[KrontabJob, ...]:
+    """The jobs of a krontab, or the one called `job`. Raises the file's first fault."""
     if job is not None:
-        note = "suspended: nothing runs until it is resumed" if suspended else None
-        return replace(_preview(job, (_subject(jobs[0]),), start, count), note=note)
-    note = f"suspended, not shown: {', '.join(suspended)}" if suspended else None
-    subjects = tuple(_subject(each) for each in jobs if not each.suspend)
-    return replace(_preview(file, subjects, start, count), note=note)
+        return (find_job(text, job, file=file),)
+    return tuple(each.job for each in read_jobs(text, file=file))
 
 
-def file_timezone(text: str, *, file: str, job: str | None = None) -> str:
-    """The zone a time without an offset is read in: the job's, or the one all jobs of the file share, else UTC."""
-    if job is not None:
-        return find_job(text, job, file=file).schedule.tz
-    zones = {each.job.schedule.tz for each in read_jobs(text, file=file)}
+def shared_timezone(jobs: Sequence[KrontabJob]) -> str:
+    """The zone a time without an offset is read in: the one all jobs share, else UTC."""
+    zones = {job.schedule.tz for job in jobs}
     return zones.pop() if len(zones) == 1 else "UTC"
+
+
+def preview_jobs(jobs: Sequence[KrontabJob], start: datetime, count: int, *, title: str) -> Preview:
+    """The next `count` occurrences of all `jobs` together; of several, those that are suspended are left out."""
+    suspended = [job.name for job in jobs if job.suspend]
+    if len(jobs) == 1:
+        note = "suspended: nothing runs until it is resumed" if suspended else None
+    else:
+        note = f"suspended, not shown: {', '.join(suspended)}" if suspended else None
+    subjects = tuple(
+        _Subject(job.name, job.schedule, job.schedule.tz, job.window)
+        for job in jobs
+        if not job.suspend or len(jobs) == 1
+    )
+    return replace(_preview(title, subjects, start, count), note=note)
 
 
 def explain_slot(job: KrontabJob, at: datetime) -> tuple[Explanation, bool]:
@@ -206,10 +204,6 @@ def local_text(at: datetime, clocks: Zone) -> str:
     date, _, clock = wall.isoformat().partition("T")
     shown_clock = clock[:8] if wall.second else clock[:5]
     return f"{wall.strftime('%a')} {date} {shown_clock} {wall.isoformat()[19:25]}"
-
-
-def _subject(job: KrontabJob) -> _Subject:
-    return _Subject(job.name, job.schedule, job.schedule.tz, job.window)
 
 
 def _preview(title: str, subjects: tuple[_Subject, ...], start: datetime, count: int) -> Preview:

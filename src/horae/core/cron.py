@@ -172,7 +172,7 @@ class CronTable:
 
     def next_minute(self, minute: int) -> int | None:
         """The first matching wall minute after `minute`, or None when the calendar ends first."""
-        # Finding the year is written out here and below: a call would cost a tenth of the whole search.
+        # Finding the year is written out here and below: this is the innermost search of everything.
         day, within = divmod(minute, 1440)
         year = 1970 + day * 400 // 146_097
         if _JANUARY[year] > day:

@@ -1,4 +1,4 @@
-"""What clock changes do to a cron schedule: the wall times that are skipped, moved or shown twice."""
+"""What clock changes do to a schedule: the wall times that are skipped, moved or shown twice."""
 
 from __future__ import annotations
 

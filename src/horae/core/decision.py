@@ -66,7 +66,7 @@ _NO_META = ConstraintMeta()
 class Decision(NamedTuple):
     """The outcome. `chosen_time` is None and `reason` says why when `unschedulable`; all else is always there.
 
-    A named tuple, not a frozen dataclass: made once for every slot, and four times as fast to make.
+    A named tuple, not a frozen dataclass: made once for every slot, and quicker to make.
     """
 
     period_id: str
@@ -168,7 +168,7 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Dec
         if candidates is not None:
             candidates.append(Candidate(0, 0.0, instant(first), objection))
     else:
-        # As `draws` does, written out: most decisions take one draw, and a generator costs as much as the draw.
+        # As `draws` does, written out: most decisions take one draw, and a generator for that would be waste.
         state = int.from_bytes(seed[:8], "big")
         while attempts < MAX_ATTEMPTS:
             attempts += 1
@@ -258,9 +258,10 @@ def _seed_input(identity: str, period_key: str, salt: str) -> bytes:
     try:
         return f"{identity}\n{period_key}\n{salt}".encode()
     except UnicodeEncodeError as error:
-        wrong = f"identity {shown(identity)}" if _unwritable(identity) else f"salt {shown(salt)}"
+        wrong = f"identity {shown(identity)}" if unwritable(identity) else f"salt {shown(salt)}"
         raise InvalidDecision(f"Invalid {wrong}: cannot be written as UTF-8") from error
 
 
-def _unwritable(text: str) -> bool:
+def unwritable(text: str) -> bool:
+    """Whether `text` has lone surrogates, which UTF-8 cannot write: seeds are hashed as UTF-8."""
     return any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -18,7 +18,7 @@ from horae.core.duration import DurationLike, format_duration, whole_seconds
 from horae.core.instant import EPOCH, FIRST, LAST, aware, floored, rfc3339, seconds_of
 from horae.core.schedule import Schedule
 from horae.core.zone import UTC_ZONE, Transition, Zone, zone
-from horae.errors import InvalidIso8601, InvalidSchedule, shown
+from horae.errors import InvalidIso8601, InvalidSchedule, InvalidTime, shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,13 +61,13 @@ class Every(Schedule):
         return moment(found) if FIRST <= found <= self._last else None
 
     def previous(self, before: datetime) -> datetime | None:
-        second = min(last_before(before), self._last)
+        second = last_before(before)
         if self._base is None:
-            found = last_before(before) + 1 - self.seconds
+            found = second + 1 - self.seconds
             if found > self._last:
                 return None
         else:
-            steps = (second - self._base) // self.seconds
+            steps = (min(second, self._last) - self._base) // self.seconds
             if steps < self._lowest:
                 return None
             found = self._base + steps * self.seconds
@@ -205,13 +205,10 @@ class Iso8601(Schedule):
             raise self._invalid(f"has {shown(text)}, which is neither a duration nor a date and time") from None
         if at.tzinfo is not None:
             return seconds_of(aware(at))
-        wall = seconds_of(at.replace(tzinfo=EPOCH.tzinfo))
-        found = self.zone.instants(wall)
-        if not found:
-            raise self._invalid(f"starts at {text}, which {self.tz} skips that day")
-        if not FIRST <= found[0] <= LAST:
-            raise self._invalid(f"has {shown(text)}, which lies outside the years 1 to 9999")
-        return found[0]
+        try:
+            return seconds_of(self.zone.first_shown(at))
+        except InvalidTime as error:
+            raise self._invalid(f"has {shown(text)}: {error.details['reason']}") from error
 
     def _invalid(self, reason: str) -> InvalidIso8601:
         hint = "Examples: R5/2026-01-01T00:00:00Z/P1M, P3W, PT90M, R/P1Y2M10D."

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from horae.core.duration import format_duration, parse_duration
+from horae.core.duration import format_duration
 from horae.core.krontext import quoted
 from horae.core.window import Window
 
@@ -49,9 +48,8 @@ def _texts(job: KrontabJob, *names: str) -> list[str]:
 
 def _window(window: Window) -> list[str]:
     parts = []
-    length: timedelta = parse_duration(window.duration)
-    if window.mode != "after" or length:
-        parts.append(f"@win({window.mode},{format_duration(length)})")
+    if window.mode != "after" or window.length:
+        parts.append(f"@win({window.mode},{format_duration(window.length)})")
     items = window.distribution.items()
     if window.distribution.name != "uniform" or items:
         pairs = [f"{key}={quoted(value, ',;')}" for key, value in items]

@@ -58,7 +58,7 @@ class Schedule(ABC):
             found = self.next(found)
 
     def count(self, start: datetime, end: datetime) -> int:
-        """How many times `between` would give; intervals know without counting."""
+        """How many times `between` would give; crons and intervals know without walking them."""
         return sum(1 for _ in self.between(start, end))
 
     def matches(self, at: datetime) -> bool:
@@ -188,7 +188,7 @@ class Cron(Schedule):
         return self.fold == "once" or (self.fold == "auto" and not self.table.hourly)
 
     def next(self, after: datetime) -> datetime | None:
-        # The hot path of everything: `seconds_of` and `_search` are written out here.
+        # The hot path of everything: `seconds_of` is written out, and UTC needs no search by stretches.
         try:
             elapsed = after - EPOCH
         except TypeError:

@@ -21,7 +21,6 @@ class JobView:
     settings: Settings
     planned_until: datetime
     state: JobState = JobState.ENABLED
-    timezone: str = "UTC"
     paused_until: datetime | None = None
     moved_slot: datetime | None = None
     """The slot a person rescheduled, by its nominal time,"""
@@ -35,6 +34,11 @@ class JobView:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", JobState(self.state))
+
+    @property
+    def timezone(self) -> str:
+        """The zone its windows and constraints are read in: the schedule's own."""
+        return self.schedule.timezone
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from horae.core.constraint import Constraints
-from horae.core.decision import MODES, SEED_STRATEGIES, DecisionRequest
+from horae.core.decision import MODES, SEED_STRATEGIES, DecisionRequest, unwritable
 from horae.core.distribution import UNIFORM, Distribution, check
 from horae.core.duration import DurationLike, format_duration, parse_duration
 from horae.errors import InvalidConstraint, InvalidDistribution, InvalidDuration, InvalidSeed, InvalidWindow, shown
@@ -73,7 +73,7 @@ class Window:
         if self.seed not in SEED_STRATEGIES:
             hint = f"Choose one of: {', '.join(SEED_STRATEGIES)}."
             raise InvalidSeed(f"Invalid seed strategy {shown(self.seed)}", hint=hint)
-        if not isinstance(self.salt, str) or any("\ud800" <= letter <= "\udfff" for letter in self.salt):
+        if not isinstance(self.salt, str) or unwritable(self.salt):
             raise InvalidSeed(f"Invalid salt {shown(self.salt)}: must be text that can be written as UTF-8")
         if not isinstance(self.constraints, Constraints):
             raise InvalidConstraint(f"Invalid constraints {shown(self.constraints)}: must be Constraints")
@@ -104,7 +104,7 @@ class Window:
 
     @property
     def _reach(self) -> timedelta:
-        return self.length / 2 if self.mode in ("around", "center") else self.length
+        return self.length / 2 if self.mode == "around" else self.length
 
     def request(self, identity: str, nominal: datetime, timezone: str) -> DecisionRequest:
         """The decision to ask for, for the slot of `identity` at `nominal`."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import tzdata
 
 from horae.core import tzif
-from horae.core.instant import LAST, instant, seconds_of
+from horae.core.instant import FIRST, LAST, instant, seconds_of
 from horae.errors import InvalidTime, UnknownZone, shown, told
 
 TZDATA_VERSION: str = tzdata.IANA_VERSION
@@ -109,6 +109,17 @@ class Zone:
             if (index == 0 or starts[index - 1] <= utc) and (index == len(starts) or utc < starts[index]):
                 found.append(utc)
         return tuple(found)
+
+    def first_shown(self, wall: datetime, name: str = "time") -> datetime:
+        """The first instant at which the clocks show the naive `wall`. Raises InvalidTime where they never do."""
+        found = self.instants(seconds_of(wall.replace(tzinfo=UTC), name))
+        if found and FIRST <= found[0] <= LAST:
+            return instant(found[0])
+        reason = "lies outside the years 1 to 9999" if found else f"the clocks in {self.key} skip it"
+        hint = None if found else "They go forward over it, so nothing is due then. Name another time, or its offset."
+        raise InvalidTime(
+            f"Invalid {name} {shown(wall)}: {reason}", hint=hint, details={"name": name, "reason": reason}
+        )
 
     def transitions(self, after: int, until: int) -> tuple[Transition, ...]:
         """The changes with `after < at <= until`."""
