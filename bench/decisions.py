@@ -7,10 +7,16 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from bench.schedules import cronsim
 from bench.timing import microseconds, race, repeated, table
 from horae import Constraints, DecisionRequest, Distribution, decide
 from horae.core.krontab import parse_line
 
+YARDSTICK = "yardstick: cronsim, one step of `*/5 * * * *`"
+YARDSTICK_TOOK = 6e-6
+"""What the yardstick took where the targets in microseconds were set."""
+START_RATIO = 15.0
+"""How many bare starts of Python a start of ours may take where the clock alone says too long."""
 NOMINAL = datetime(2026, 3, 1, tzinfo=UTC)
 LINE = "0 0 * * * @win(after,2h) @dist(uniform) @seed(stable,salt=backup) name=db-backup command=/usr/bin/backup"
 LONG_LINE = (
@@ -37,16 +43,17 @@ def decide_table() -> tuple[str, list[str]]:
         name: repeated(lambda request=request: decide(request), 2000)  # type: ignore[misc]  # bound now
         for name, request in requests.items()
     }
+    contenders[YARDSTICK] = cronsim("*/5 * * * *", "UTC")
     contenders["krontab line"] = repeated(lambda: parse_line(LINE), 1000)
     contenders["krontab line with everything"] = repeated(lambda: parse_line(LONG_LINE), 500)
     took = race(contenders, rounds=7)
     short = []
-    if took["uniform"] > 8e-6:
-        short.append(f"decide: {microseconds(took['uniform'])}, target 8 us")
-    if took["krontab line"] > 60e-6:
-        short.append(f"krontab line: {microseconds(took['krontab line'])}, target 60 us")
-    rows = [[name, microseconds(spent)] for name, spent in took.items()]
-    return table(["one decision, or one line parsed", "takes"], rows), short
+    for name, target in (("uniform", 8e-6), ("krontab line", 60e-6)):
+        # A slow moment slows the yardstick too: a target is missed only when both readings say so.
+        if took[name] > target and took[name] / took[YARDSTICK] > target / YARDSTICK_TOOK:
+            short.append(f"{name}: {microseconds(took[name])}, target {microseconds(target)}")
+    rows = [[name, microseconds(spent), f"{spent / took[YARDSTICK]:.2f}"] for name, spent in took.items()]
+    return table(["one decision, or one line parsed", "takes", "of the yardstick"], rows), short
 
 
 def start_table() -> tuple[str, list[str]]:
@@ -67,7 +74,6 @@ def start_table() -> tuple[str, list[str]]:
         rounds=9,
     )
     rows = [[name, f"{spent * 1000:.0f} ms"] for name, spent in took.items()]
-    ours = took["horae next (cron, Berlin, 10)"]
-    return table(["whole process", "takes"], rows), [] if ours < 0.2 else [
-        f"start: {ours * 1000:.0f} ms, target 200 ms"
-    ]
+    ours, bare = took["horae next (cron, Berlin, 10)"], took["python -c pass"]
+    missed = ours > 0.2 and ours / bare > START_RATIO
+    return table(["whole process", "takes"], rows), [f"start: {ours * 1000:.0f} ms, target 200 ms"] if missed else []
