@@ -20,10 +20,27 @@
     │   ├── InvalidDefinition     1131
     │   ├── DependencyCycle       1132   names the cycle
     │   ├── InvalidKrontab        1140   names file, line and column
-    │   └── InvalidFile           1141
+    │   ├── InvalidFile           1141
+    │   └── InvalidStoreUrl       1142
     ├── NotFound                  1200
-    │   └── JobNotFound           1201
-    └── IllegalTransition         1300   the state did not change
+    │   ├── JobNotFound           1201
+    │   └── RunNotFound           1202
+    ├── IllegalTransition         1300   the state did not change
+    ├── StoreError                1400   the catalog's store said no; the driver's error is the cause
+    │   ├── StoreUnavailable      1401   cannot be reached, or was lost at work (`outcome_unknown`)
+    │   ├── StoreRefused          1402   wrong password, or no right to do this
+    │   ├── StoreMissing          1403   no such database, or no catalog in it yet
+    │   ├── NotACatalog           1404   a file that is not SQLite, a schema that is not ours
+    │   ├── StoreReadOnly         1405
+    │   ├── StoreFull             1406   nothing of the transaction was written
+    │   ├── StoreConflict         1407   lost against another transaction: repeat it
+    │   ├── SchemaTooOld          1408   `horae migrate`
+    │   ├── SchemaTooNew          1409   a newer release wrote it
+    │   └── ClockImplausible      1410
+    └── Conflict                  1500   the request is well formed, but the catalog says otherwise
+        ├── VersionConflict       1501   another change came first
+        ├── NamespaceConflict     1502   another namespace owns the job
+        └── NodeNameTaken         1503
 
 Codes and numbers are a contract: they are stored in catalogs and matched by programs. Add, never reuse.
 """
@@ -34,6 +51,8 @@ from datetime import date, timedelta
 from typing import Any, ClassVar
 
 __all__ = [
+    "ClockImplausible",
+    "Conflict",
     "CronNeverFires",
     "DependencyCycle",
     "HoraeError",
@@ -53,11 +72,26 @@ __all__ = [
     "InvalidPolicy",
     "InvalidSchedule",
     "InvalidSeed",
+    "InvalidStoreUrl",
     "InvalidTime",
     "InvalidWindow",
     "JobNotFound",
+    "NamespaceConflict",
+    "NodeNameTaken",
+    "NotACatalog",
     "NotFound",
+    "RunNotFound",
+    "SchemaTooNew",
+    "SchemaTooOld",
+    "StoreConflict",
+    "StoreError",
+    "StoreFull",
+    "StoreMissing",
+    "StoreReadOnly",
+    "StoreRefused",
+    "StoreUnavailable",
     "UnknownZone",
+    "VersionConflict",
 ]
 
 _LONGEST_QUOTE = 120
@@ -164,9 +198,7 @@ class InvalidCron(InvalidSchedule):
         details = {"expression": expression, "field": field, "reason": reason}
         message = f"Invalid cron expression {shown(expression)}: {field} field {reason}"
         super().__init__(message, hint=hint, details=details)
-        self.expression = expression
-        self.field = field
-        self.reason = reason
+        self.expression, self.field, self.reason = expression, field, reason
 
 
 class CronNeverFires(InvalidCron):
@@ -239,15 +271,17 @@ class InvalidKrontab(InvalidInput):
     def __init__(self, reason: str, *, file: str, line: int, column: int, hint: str | None = None) -> None:
         details = {"file": file, "line": line, "column": column, "reason": reason}
         super().__init__(f"{file}:{line}:{column}: {reason}", hint=hint, details=details)
-        self.reason = reason
-        self.file = file
-        self.line = line
-        self.column = column
+        self.reason, self.file, self.line, self.column = reason, file, line, column
 
 
 class InvalidFile(InvalidInput):
     code = "invalid_file"
     number = 1141
+
+
+class InvalidStoreUrl(InvalidInput):
+    code = "invalid_store_url"
+    number = 1142
 
 
 class NotFound(HoraeError):
@@ -260,6 +294,105 @@ class JobNotFound(NotFound):
     number = 1201
 
 
+class RunNotFound(NotFound):
+    code = "run_not_found"
+    number = 1202
+
+
 class IllegalTransition(HoraeError):
     code = "illegal_transition"
     number = 1300
+
+
+class StoreError(HoraeError):
+    """The store could not do it. What the driver said is kept as `__cause__`."""
+
+    code = "store_error"
+    number = 1400
+
+
+class StoreUnavailable(StoreError):
+    """`outcome_unknown`: the connection broke while committing, so the work may have been done; repeating is safe."""
+
+    code = "store_unavailable"
+    number = 1401
+
+    def __init__(self, message: str, *, hint: str | None = None, outcome_unknown: bool = False) -> None:
+        super().__init__(message, hint=hint, details={"outcome_unknown": True} if outcome_unknown else None)
+        self.outcome_unknown = outcome_unknown
+
+
+class StoreRefused(StoreError):
+    code = "store_refused"
+    number = 1402
+
+
+class StoreMissing(StoreError):
+    code = "store_missing"
+    number = 1403
+
+
+class NotACatalog(StoreError):
+    code = "not_a_catalog"
+    number = 1404
+
+
+class StoreReadOnly(StoreError):
+    code = "store_read_only"
+    number = 1405
+
+
+class StoreFull(StoreError):
+    code = "store_full"
+    number = 1406
+
+
+class StoreConflict(StoreError):
+    code = "store_conflict"
+    number = 1407
+
+
+class SchemaTooOld(StoreError):
+    code = "schema_too_old"
+    number = 1408
+
+
+class SchemaTooNew(StoreError):
+    code = "schema_too_new"
+    number = 1409
+
+
+class ClockImplausible(StoreError):
+    code = "clock_implausible"
+    number = 1410
+
+
+class Conflict(HoraeError):
+    code = "conflict"
+    number = 1500
+
+
+class VersionConflict(Conflict):
+    """`expected` is the version the caller read, `found` the catalog's (0: no such job); `differs` names the parts."""
+
+    code = "version_conflict"
+    number = 1501
+
+    def __init__(self, name: str, expected: int, found: int, differs: tuple[str, ...] = ()) -> None:
+        parts = ", ".join(differs)
+        super().__init__(
+            f"Job {shown(name)} is at version {found}, not {expected}" + (f"; it differs in {parts}" if parts else ""),
+            hint="Read the job again, then repeat the change on what you find.",
+            details={"name": name, "expected": expected, "found": found, "differs": parts},
+        )
+        self.name, self.expected, self.found, self.differs = name, expected, found, differs
+
+
+class NamespaceConflict(Conflict):
+    code = "namespace_conflict"
+    number = 1502
+
+
+class NodeNameTaken(Conflict):
+    code = "node_name_taken"
+    number = 1503

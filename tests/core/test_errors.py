@@ -21,6 +21,8 @@ from horae.errors import (
     InvalidInput,
     InvalidKrontab,
     NotFound,
+    StoreUnavailable,
+    VersionConflict,
     shown,
 )
 
@@ -30,6 +32,8 @@ SPECIAL: list[HoraeError] = [
     CronNeverFires("0 0 31 2 *", "day", "never fires"),
     InvalidKrontab("oops", file="jobs", line=3, column=7, hint="Try another."),
     DependencyCycle(("a", "b", "a")),
+    StoreUnavailable("lost", hint="Do this.", outcome_unknown=True),
+    VersionConflict("a", 1, 2, ("schedule",)),
 ]
 
 
@@ -152,7 +156,7 @@ def test_a_hint_is_kept_out_of_the_message_and_shown_as_a_note(kind: type[HoraeE
 
 
 def test_special_errors_carry_their_parts() -> None:
-    cron, _, krontab, cycle = SPECIAL
+    cron, _, krontab, cycle, unavailable, conflict = SPECIAL
     assert cron.details == {"expression": "0 0 * * *", "field": "minute", "reason": "is odd"}
     assert str(cron) == 'Invalid cron expression "0 0 * * *": minute field is odd'
     assert krontab.details == {"file": "jobs", "line": 3, "column": 7, "reason": "oops"}
@@ -160,6 +164,8 @@ def test_special_errors_carry_their_parts() -> None:
     assert str(cycle) == "Dependencies form a cycle: a -> b -> a"
     assert isinstance(cycle, DependencyCycle)
     assert cycle.cycle == ("a", "b", "a")
+    assert unavailable.details == {"outcome_unknown": True}
+    assert str(conflict) == 'Job "a" is at version 2, not 1; it differs in schedule'
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -14,7 +14,7 @@ from tests.core.test_occurrence import at, run, told, view
 from horae import Every, Queue, Retry
 from horae.core.lifecycle import RUNS, RunState
 from horae.core.occurrence import due
-from horae.core.overlap import ActiveRun, Ending, judge_overlap
+from horae.core.overlap import ActiveRun, Ending, hand_over, judge_overlap
 from horae.core.policy import NO_RETRY, Overlap
 
 NOW = at("10:00")
@@ -237,3 +237,19 @@ def test_a_line_always_has_a_head(policy: str, recovery: str) -> None:
     plan = due(view("05:00", Every("1h", start=at("00:00")), overlap=policy, recovery=recovery), at("10:00"))
     states = [birth.state for birth in plan.births]
     assert RunState.QUEUED not in states or RunState.PENDING in states
+
+
+def test_the_oldest_in_line_goes_when_nothing_is_before_it() -> None:
+    older, newer = run("QUEUED", "09:50"), run("QUEUED", "09:59")
+    assert hand_over([newer, older], NOW, NO_RETRY) == older.run_id
+    assert hand_over([], NOW, NO_RETRY) is None
+
+
+@pytest.mark.parametrize("before", [RUNNING, PENDING, PARKED])
+def test_nobody_goes_while_a_run_is_before_the_line(before: ActiveRun) -> None:
+    assert hand_over([QUEUED, before], NOW, NO_RETRY) is None
+
+
+@pytest.mark.parametrize("aside", [WAITING, PARKED_LATER])
+def test_a_run_whose_time_has_not_come_stands_before_nobody(aside: ActiveRun) -> None:
+    assert hand_over([QUEUED, aside], NOW, FOREVER) == QUEUED.run_id

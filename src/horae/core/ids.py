@@ -12,6 +12,7 @@ The prefixed texts are what the next id is derived from, and what keeps one kind
 from __future__ import annotations
 
 from datetime import datetime
+from hashlib import sha1
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from horae.core.instant import seconds_of
@@ -19,6 +20,7 @@ from horae.errors import InvalidIdentifier, InvalidName, shown, told
 
 NS_JOB = uuid5(NAMESPACE_URL, "urn:horae:job")
 NS_RUN = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+_NS_RUN_BYTES = NS_RUN.bytes
 NS_TASK_RUN = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 NS_ATTEMPT = UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
 
@@ -53,7 +55,19 @@ def task_uuid(job: UUID, name: str) -> UUID:
 
 def run_id(job: UUID, scheduled_time: datetime, shard: UUID | None = None) -> str:
     """The run of `job` at the nominal time `scheduled_time`, for one shard where runs are bound to shards."""
-    return RUN + str(uuid5(NS_RUN, f"{_checked_uuid(job)}:{_slot(scheduled_time, shard)}"))
+    return RUN + run_uuid(str(_checked_uuid(job)), _slot(scheduled_time, shard))
+
+
+def run_uuid(job: str, slot: int | str) -> str:
+    """The uuid in a run's id, from its job's uuid and its slot in seconds, both as text would be written.
+
+    Planning asks for one per run, so this is uuid5 written out: a third of the library's cost.
+    """
+    digest = bytearray(sha1(_NS_RUN_BYTES + f"{job}:{slot}".encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def keyed_run_id(job: UUID, key: str) -> str:

@@ -19,12 +19,14 @@ from itertools import groupby
 from horae.core.backlog import Backlog
 from horae.core.duration import parse_duration
 from horae.core.instant import aware, rfc3339
+from horae.core.job import Settings
 from horae.core.lifecycle import JobState, RunState
 from horae.core.overlap import ActiveRun, Ending, Overlapping, judge_overlap
 from horae.core.policy import Bounded
+from horae.core.schedule import Schedule
 from horae.core.slot import Birth, JobView, Plan, Slot, deadline_passed, decided_slot
 
-__all__ = ["LONGEST_ROWS", "Birth", "JobView", "Plan", "Slot", "deadline_passed", "decided_slot", "due"]
+__all__ = ["LONGEST_ROWS", "Birth", "JobView", "Plan", "Slot", "deadline_passed", "decided_slot", "due", "due_alone"]
 
 LONGEST_ROWS = 100
 MOST_TRIES = 64
@@ -62,6 +64,22 @@ def due(job: JobView, now: datetime, *, limit: int = 500) -> Plan:
         resumed,
         planner.more,
     )
+
+
+def due_alone(
+    schedule: Schedule, settings: Settings, cursor: datetime, now: datetime
+) -> tuple[datetime, datetime | None] | None:
+    """The plain case of `due`, at a fraction of its cost: the one slot that is due and the slot after it, or None.
+
+    For an enabled job without a window, a moved slot, or any run that has not ended. None says: ask `due`.
+    """
+    slot = schedule.next(cursor)
+    if slot is None or slot > now or slot + settings.misfire_grace < now:
+        return None
+    following = schedule.next(slot)
+    if following is not None and following <= now:
+        return None
+    return None if deadline_passed(slot, settings.deadline, now) else (slot, following)
 
 
 class _Planner:

@@ -89,3 +89,14 @@ def judge_overlap(
     stopped = [run for run in others if run.state is RunState.RUNNING or (run not in queued and not run.is_recovery)]
     cancels = () if policy == "coalesce" else tuple(run.run_id for run in stopped)
     return Overlapping(RunState.QUEUED, None, endings, cancels)
+
+
+def hand_over(active: Sequence[ActiveRun], now: datetime, retry: Retry) -> str | None:
+    """The QUEUED run whose turn has come, of the job's runs that have not ended: the oldest, once nothing is before it.
+
+    Runs stand in line by slot. A PENDING run whose chosen time has not come is not before anybody.
+    """
+    queued = [run for run in active if run.state is RunState.QUEUED]
+    if not queued or any(run.state is not RunState.QUEUED and run.counts(now, retry) for run in active):
+        return None
+    return min(queued, key=lambda run: (run.scheduled_time, run.run_id)).run_id

@@ -1,0 +1,193 @@
+"""How a run goes on: from its tasks as they stand and the attempts that ended, to what is written and started next.
+
+`advance` is asked by whoever starts a run, settles attempts, hands a run back or takes it from a dead node. It asks
+`attempt.settle` for each end and `attempt.next_step` for the group, as often as their answers change something: tasks
+that never started are skipped, retries that wait are cancelled, and then the run may have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from horae.core.attempt import TaskOutcome, TaskView, next_step, settle
+from horae.core.job import Settings
+from horae.core.lifecycle import FAILURES, AttemptState, RunState, TaskState
+
+
+class TaskProgress(NamedTuple):
+    """One task run. `attempts` is the number of its latest attempt, which is under way while the task is RUNNING."""
+
+    position: int
+    name: str
+    state: TaskState
+    attempts: int = 0
+    failures: int = 0
+    lost: int = 0
+    retry_at: datetime | None = None
+    reason: str | None = None
+    cancelled_by: str | None = None
+
+
+class Ended(NamedTuple):
+    """One attempt that ended: the task by its position, the attempt by its number."""
+
+    position: int
+    number: int
+    state: AttemptState
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What to write. `tasks` are those that changed, `ends` the attempts that counted (a stale one does not).
+
+    `starts` are (position, number) of attempts to record RUNNING; `cancels` are positions whose attempts are to be
+    stopped and will be told of later. Exactly one of these holds: the run has ended (`outcome`), it waits
+    (`park_until`), or something of it is under way.
+    """
+
+    tasks: tuple[TaskProgress, ...] = ()
+    ends: tuple[Ended, ...] = ()
+    starts: tuple[tuple[int, int], ...] = ()
+    cancels: tuple[int, ...] = ()
+    outcome: RunState | None = None
+    park_until: datetime | None = None
+    reason: str | None = None
+
+
+def first_starts(count: int, mode: str) -> range:
+    """The positions a run that has never started begins with."""
+    return range(count if mode == "parallel" else min(count, 1))
+
+
+def advance(
+    tasks: Sequence[TaskProgress],
+    settings: Settings,
+    task_settings: Sequence[Settings],
+    ends: Sequence[Ended],
+    now: datetime,
+    *,
+    attempt_ids: Mapping[int, str] | None = None,
+    stop: str | None = None,
+    release: bool = False,
+    start: bool = True,
+) -> Advance:
+    """How the run goes on.
+
+    `attempt_ids` gives the id of each ended attempt by position, which retry jitter is derived from. `stop` ends the
+    run for that reason unless it ends by itself. `release` hands it back: what is under way ends CANCELLED and counts
+    as no try. `start=False` starts nothing: what could start makes the run wait until now instead.
+    """
+    group = _Group(tasks, settings, task_settings, now)
+    for end in ends:
+        group.end(end, (attempt_ids or {}).get(end.position, ""))
+    if release:
+        group.hand_back()
+    return group.finish(stop, start=start and not release)
+
+
+class _Group:
+    """The tasks of one run while it is decided how they go on."""
+
+    def __init__(
+        self, tasks: Sequence[TaskProgress], settings: Settings, task_settings: Sequence[Settings], now: datetime
+    ) -> None:
+        self.tasks = list(tasks)
+        self.before = list(tasks)
+        self.settings = settings
+        self.task_settings = task_settings
+        self.now = now
+        self.ends: list[Ended] = []
+        self.stale = False
+
+    def end(self, end: Ended, attempt_id: str) -> None:
+        """Takes one attempt's end into account, unless the task has moved on since."""
+        index = next((i for i, task in enumerate(self.tasks) if task.position == end.position), None)
+        if index is None:
+            return
+        task = self.tasks[index]
+        if task.state is not TaskState.RUNNING or task.attempts != end.number:
+            return
+        failures = task.failures + (end.state in (AttemptState.FAILED, AttemptState.TIMEOUT))
+        lost = task.lost + (end.state is AttemptState.LOST)
+        own = replace(
+            self.task_settings[task.position], delivery=self.settings.delivery, max_lost=self.settings.max_lost
+        )
+        outcome: TaskOutcome = settle(
+            end.state, failures=failures, lost=lost, settings=own, attempt_id=attempt_id, now=self.now
+        )
+        self.stale = self.stale or outcome.stale
+        self.ends.append(end)
+        self.tasks[index] = task._replace(
+            state=outcome.state, failures=failures, lost=lost, retry_at=outcome.retry_at, reason=outcome.reason
+        )
+
+    def hand_back(self) -> None:
+        """Ends what is under way without counting it; the tasks wait for their next turn."""
+        for index, task in enumerate(self.tasks):
+            if task.state is TaskState.RUNNING:
+                self.ends.append(Ended(task.position, task.attempts, AttemptState.CANCELLED))
+                self.tasks[index] = task._replace(state=TaskState.PENDING, reason="released")
+
+    def finish(self, stop: str | None, *, start: bool) -> Advance:
+        stopped = False
+        while True:
+            views = [self._view(task) for task in self.tasks]
+            step = next_step(views, mode=self.settings.mode, now=self.now, cancelled=stopped, stale=self.stale)
+            if step.outcome is not None:
+                return self._done(step.outcome, stop if stopped or step.outcome is RunState.CANCELLED else None)
+            if stop is not None and not stopped:
+                # Only now: a request to stop that comes after the last task has ended comes too late.
+                stopped = True
+                continue
+            if not self._drop(step.skip, TaskState.SKIPPED, stop) | self._drop(step.cancel, TaskState.CANCELLED, stop):
+                break
+        cancels = tuple(task.position for task in self.tasks if task.name in step.cancel)
+        park_until = step.park_until
+        starts: list[tuple[int, int]] = []
+        if step.start and not start:
+            running = any(task.state is TaskState.RUNNING for task in self.tasks)
+            park_until = None if running else self.now
+        elif step.start:
+            starts = self._start(step.start)
+        return Advance(self._changed(), tuple(self.ends), tuple(starts), cancels, None, park_until)
+
+    def _view(self, task: TaskProgress) -> TaskView:
+        failure = self.task_settings[task.position].failure
+        return TaskView(task.name, task.state, failure, task.attempts, task.retry_at)
+
+    def _drop(self, names: Sequence[str], state: TaskState, stop: str | None) -> bool:
+        """Ends those of the named tasks that are not under way; says whether there were any."""
+        dropped = False
+        for index, task in enumerate(self.tasks):
+            if task.name in names and task.state is TaskState.PENDING:
+                self.tasks[index] = task._replace(state=state, retry_at=None, cancelled_by=stop or self._culprit())
+                dropped = True
+        return dropped
+
+    def _culprit(self) -> str | None:
+        """The task whose failure stops its siblings."""
+        failed = (task for task in self.tasks if task.state in FAILURES)
+        return next((task.name for task in failed if self.task_settings[task.position].failure != "continue"), None)
+
+    def _start(self, names: Sequence[str]) -> list[tuple[int, int]]:
+        starts = []
+        for index, task in enumerate(self.tasks):
+            if task.name in names:
+                number = task.attempts + 1
+                self.tasks[index] = task._replace(state=TaskState.RUNNING, attempts=number, retry_at=None, reason=None)
+                starts.append((task.position, number))
+        return starts
+
+    def _done(self, outcome: RunState, stop: str | None) -> Advance:
+        reason = stop
+        if reason is None and outcome in (RunState.FAILED, RunState.FAILED_STALE):
+            culprit = self._culprit()
+            failed = next((task for task in self.tasks if task.name == culprit), None)
+            reason = None if failed is None else failed.reason
+        return Advance(self._changed(), tuple(self.ends), outcome=outcome, reason=reason)
+
+    def _changed(self) -> tuple[TaskProgress, ...]:
+        return tuple(after for before, after in zip(self.before, self.tasks, strict=True) if after != before)
