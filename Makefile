@@ -4,7 +4,7 @@ DEV := .venv/.ready-dev
 PEERS := .venv/.ready-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench lock golden clean
+.PHONY: help demo test torture check format bench lock golden clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -20,6 +20,9 @@ demo: $(DEV) ## See what Horae can say before anything runs
 
 test: $(DEV) ## Run every test
 	@$(BIN)/pytest -n 2 -q
+
+torture: $(DEV) ## Kill workers, servers and disks, with twenty seeds
+	@HORAE_TORTURE_SEEDS=20 $(BIN)/pytest -n 2 -q tests/torture
 
 check: $(DEV) ## Formatting, lint, strict types, architecture
 	@$(BIN)/ruff format --check .

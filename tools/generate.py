@@ -1,4 +1,4 @@
-"""Writes the documentation that is made from the code: lifecycle diagrams and the list of errors."""
+"""Writes what is made from other files: lifecycle diagrams, the list of errors, the whole schema of each dialect."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 
 from horae import errors
 from horae.core.lifecycle import MACHINES, diagram
+from horae.store.migrating import schema_text
 
 DOCS = Path(__file__).parents[1] / "docs"
+STORE = Path(__file__).parents[1] / "src" / "horae" / "store"
 _NOTE = "<!-- Made from the code by `make golden`; edit the code instead. -->"
 
 
@@ -41,11 +43,19 @@ def errors_page() -> str:
 
 
 PAGES = {"lifecycle.md": lifecycle_page, "errors.md": errors_page}
+SCHEMAS = {dialect: STORE / dialect / "schema.sql" for dialect in ("sqlite", "postgres")}
+
+
+def schema_file(dialect: str) -> str:
+    """The whole schema in one file: the sum of the migrations, in order."""
+    return f"-- The sum of the migrations, made by `make golden`; write a migration instead.\n\n{schema_text(dialect)}"
 
 
 def main() -> None:
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
+    for dialect, path in SCHEMAS.items():
+        path.write_text(schema_file(dialect), encoding="utf-8")
 
 
 if __name__ == "__main__":

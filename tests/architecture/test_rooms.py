@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "__init__": {"core", "app"},
 }
 NAMES_CONCRETE = {"app", "testing", "store", "cluster"}
-THIRD_PARTY = {"tzdata": {"core"}}
+THIRD_PARTY = {"tzdata": {"core"}, "apsw": {"store"}, "psycopg": {"store"}, "psycopg_pool": {"store"}}
 """Which rooms may import what is not ours and not the standard library's."""
 
 MODULES = sorted(SOURCE.rglob("*.py"))

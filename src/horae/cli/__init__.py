@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from horae.cli.arguments import build_parser
 from horae.cli.screen import Screen
-from horae.errors import HoraeError, InvalidInput
+from horae.errors import HoraeError, InvalidInput, StoreError
 
 __all__ = ["main"]
 
@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         screen.flush()
     except HoraeError as error:
         screen.error(error)
+        if isinstance(error, StoreError):
+            return 3
         return 2 if isinstance(error, InvalidInput) else 1
     except BrokenPipeError:
         # The reader went away (`horae next … | head`): nothing is wrong, and nobody is left to tell.

@@ -31,6 +31,10 @@ _LINT_NOTES = """exit code: 0 no faults, 2 faults (with --strict also warnings)
 example:
   horae lint jobs.kron more/*.kron
 """
+_MIGRATE_EXAMPLES = """examples:
+  horae migrate --store sqlite:///horae.db
+  horae migrate --store postgresql://horae@localhost/horae --dry-run
+"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,6 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_lint(commands)
     _add_demo(commands)
+    _add_migrate(commands)
     return parser
 
 
@@ -122,3 +127,10 @@ def _add_lint(commands: argparse._SubParsersAction[_Parser]) -> None:
 def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     added = _command(commands, "demo", "A tour of the previews on sample jobs; nothing is run, nothing is written.")
     added.add_argument("--save", metavar="FILE", help="write the sample jobs to FILE instead, to try them yourself")
+
+
+def _add_migrate(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = "Create the catalog, or bring its schema up to date. Safe while others work, and to repeat."
+    added = _command(commands, "migrate", summary, _MIGRATE_EXAMPLES)
+    added.add_argument("--store", metavar="URL", help="the catalog (default $HORAE_STORE, else sqlite:///horae.db)")
+    added.add_argument("--dry-run", action="store_true", help="say what would be done and change nothing")

@@ -1,0 +1,85 @@
+"""The composition root: the one place that names concrete stores. So far it opens and migrates catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+from horae.errors import InvalidStoreUrl, shown
+from horae.store.catalog import Catalog
+from horae.store.driver import Driver
+from horae.store.migrating import Migration, catalog_state, migrate, migrations
+from horae.store.sqlite.driver import SqliteDriver
+
+_FORMS = "sqlite:///horae.db, sqlite:////var/lib/horae.db, sqlite:// (memory), postgresql://user:password@host/database"
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What a migration run did, or would do: numbers and names, and the schema's number after it."""
+
+    applied: tuple[tuple[int, str], ...]
+    schema: int
+    dialect: str
+
+
+def make_driver(url: str, *, clock: Callable[[], datetime] | None = None) -> Driver:
+    """The driver for a store's URL. Raises InvalidStoreUrl; nothing is opened yet."""
+    scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+    if separator and scheme == "sqlite":
+        if not rest:
+            return SqliteDriver(":memory:", clock=clock)
+        if rest.startswith("/") and len(rest) > 1:
+            return SqliteDriver(rest[1:], clock=clock)
+        raise InvalidStoreUrl(
+            f"Invalid store {shown(url)}: a path follows three slashes", hint=f"Write sqlite:///{rest.lstrip('/')}."
+        )
+    if separator and scheme in ("postgresql", "postgres"):
+        if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
+            raise InvalidStoreUrl(
+                f"Cannot use {scheme}: the PostgreSQL driver is not installed",
+                hint='Run: pip install "horae[postgres]"',
+            )
+        # Imported here: SQLite users need no PostgreSQL driver.
+        from horae.store.postgres.driver import PostgresDriver
+
+        return PostgresDriver(url, clock=clock)
+    raise InvalidStoreUrl(f"Invalid store {shown(url)}: unknown kind", hint=f"Known forms: {_FORMS}.")
+
+
+def make_store(url: str, *, clock: Callable[[], datetime] | None = None) -> Catalog:
+    """The catalog behind a URL, not opened yet."""
+    return Catalog(make_driver(url, clock=clock))
+
+
+async def migrate_store(
+    url: str, *, dry_run: bool = False, announce: Callable[[int, str], None] | None = None
+) -> Migrated:
+    """Brings a catalog up to date, creating it where there is none; with `dry_run` only says what is missing."""
+    driver = make_driver(url)
+
+    def tell(migration: Migration) -> None:
+        if announce is not None:
+            announce(migration.number, migration.name)
+
+    known = migrations(driver.dialect)
+    if dry_run and isinstance(driver, SqliteDriver) and not Path(driver.path).exists():
+        # Opening it would create the file.
+        for each in known:
+            tell(each)
+        return Migrated(tuple((each.number, each.name) for each in known), known[-1].number, driver.dialect)
+    await driver.open()
+    try:
+        if dry_run:
+            present = {number for number, _, _ in await catalog_state(driver) or ()}
+            applied = tuple(each for each in known if each.number not in present)
+            for each in applied:
+                tell(each)
+        else:
+            applied = await migrate(driver, announce=tell)
+    finally:
+        await driver.close()
+    return Migrated(tuple((each.number, each.name) for each in applied), known[-1].number, driver.dialect)

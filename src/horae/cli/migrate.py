@@ -1,0 +1,30 @@
+"""`horae migrate`: the catalog's schema, created or brought up to date, one line for each step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from horae.app import migrate_store
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+
+DEFAULT_STORE = "sqlite:///horae.db"
+
+
+def run(arguments: Namespace, screen: Screen) -> int:
+    url = arguments.store or os.environ.get("HORAE_STORE") or DEFAULT_STORE
+    verb = "would apply" if arguments.dry_run else "applied"
+
+    def announce(number: int, name: str) -> None:
+        screen.line(f"{verb} {number:04d}_{name}")
+
+    done = asyncio.run(migrate_store(url, dry_run=arguments.dry_run, announce=announce))
+    names = [f"{number:04d}_{name}" for number, name in done.applied]
+    screen.data({"schema": done.schema, "dialect": done.dialect, "applied": names, "dry_run": arguments.dry_run})
+    if not names:
+        screen.line(f"nothing to do: the schema is at {done.schema:04d}")
+    return 0

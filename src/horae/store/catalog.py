@@ -1,0 +1,294 @@
+"""The catalog: every verb of the Store protocol, once, on any driver. Each method is one transaction and its module."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from horae.core.job import JobSpec
+from horae.core.lifecycle import JobState, RunState
+from horae.errors import InvalidDefinition, shown
+from horae.store import dispatching, keeping, operating, reading
+from horae.store.defining import Definer, check_batch
+from horae.store.definitions import Compiled, DefinitionCache
+from horae.store.driver import Driver, KeyTaken
+from horae.store.migrating import check_catalog
+from horae.store.planning import Planner
+from horae.store.records import (
+    Admission,
+    Admitted,
+    Capacity,
+    Defined,
+    Dispatched,
+    History,
+    JobRecord,
+    NodeRecord,
+    OutputChunk,
+    Planned,
+    Pulse,
+    RunRecord,
+    Settled,
+    Settlement,
+)
+from horae.store.requests import apply_requests
+from horae.store.rows import optional_moment
+from horae.store.settling import Settler
+from horae.store.work import Work
+
+MOST_CLAIMED = 100_000
+MOST_WAITING = 10_000
+"""How many waiting runs one planning pass looks at; jobs have a limit of the caller's."""
+
+
+class _StartOver(Exception):
+    """Rolls a transaction back that turned out not to be the plain case."""
+
+
+class Catalog:
+    """A Store on a driver. What verbs mean is written in `port.Store`."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._cache = DefinitionCache()
+        self._unplannable: set[str] = set()
+        self._claimed: dict[int, Compiled] = {}
+
+    @property
+    def lock_grace(self) -> float:
+        return self.driver.lock_grace
+
+    async def open(self) -> None:
+        await self.driver.open()
+        try:
+            await check_catalog(self.driver)
+        except BaseException:
+            await self.driver.close()
+            raise
+
+    async def close(self) -> None:
+        await self.driver.close()
+
+    async def changed(self, seen: int = 0, timeout: float | None = None) -> int:
+        return await self.driver.changed(seen, timeout)
+
+    @asynccontextmanager
+    async def _work(self, *, write: bool = True) -> AsyncIterator[Work]:
+        async with self.driver.transaction(write=write) as transaction:
+            work = Work(transaction, self._cache)
+            yield work
+            await work.flush()
+
+    # ---- definitions and operations ---------------------------------------------------------------------------------
+
+    async def define(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        by: str = "local",
+        source: str = "code",
+        defaults: Mapping[str, Any] | None = None,
+        expected: Mapping[str, int] | None = None,
+        reason: str | None = None,
+    ) -> tuple[Defined, ...]:
+        check_batch(specs)
+        async with self._work() as work:
+            definer = Definer(
+                work,
+                by=by,
+                source=source,
+                defaults=defaults or {},
+                expected=expected or {},
+                reason=reason,
+                unplannable=self._unplannable,
+            )
+            answers = await definer.define(specs)
+        self._unplannable.clear()
+        return answers
+
+    async def drop(self, names: Sequence[str], *, keep_history: bool = False, by: str = "local") -> int:
+        async with self._work() as work:
+            return await operating.drop(work, names, keep_history=keep_history, by=by)
+
+    async def set_state(
+        self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None, by: str = "local"
+    ) -> None:
+        async with self._work() as work:
+            await operating.set_state(work, name, JobState(state), until, note, by, self._unplannable)
+
+    async def reschedule(self, name: str, at: datetime, *, by: str = "local") -> datetime:
+        async with self._work() as work:
+            return await operating.reschedule(work, name, at, by, self._unplannable)
+
+    async def admit(self, requests: Sequence[Admission]) -> tuple[Admitted, ...]:
+        async with self._work() as work:
+            return await operating.Admitter(work, self._unplannable).admit(requests)
+
+    async def cancel(
+        self, run_ids: Sequence[str], *, by: str = "local", reason: str = "cancelled"
+    ) -> tuple[RunState, ...]:
+        async with self._work() as work:
+            return await operating.cancel(work, run_ids, by=by, reason=reason)
+
+    async def set_pool(self, name: str, limit: int | None) -> None:
+        if limit is not None and limit < 1:
+            raise InvalidDefinition(f"Invalid limit {shown(limit)} for the pool {shown(name)}: must be 1 or more")
+        async with self._work() as work:
+            if limit is None:
+                await work.transaction.rows("delete_pool", pool=name)
+            else:
+                await work.transaction.rows("upsert_pool", pool=name, limit=limit)
+            work.transaction.wake()
+
+    # ---- engine ------------------------------------------------------------------------------------------------------
+
+    async def join(self, node: UUID, *, name: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+        await self.driver.take_lock(node)
+        try:
+            async with self._work() as work:
+                others = [row[0] for row in await work.transaction.rows("nodes_of_name", name=name)] if name else []
+                free = await self.driver.free_locks(others)
+                await keeping.join(work, str(node), name, details, [other for other in others if other not in free])
+        except BaseException:
+            await self.driver.free_lock(node)
+            raise
+
+    async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
+        async with self._work() as work:
+            return await keeping.heartbeat(work, str(node), known)
+
+    async def leave(self, node: UUID) -> int:
+        async with self._work() as work:
+            released = await keeping.leave(work, str(node))
+        await self.driver.free_lock(node)
+        return released
+
+    async def plan(self, limit: int = 500, start: Capacity | None = None) -> Planned:
+        try:
+            return await self._plan(limit, start)
+        except KeyTaken:
+            # Somebody else's run has that key: a cursor was set back by hand. Slots that have a run are passed over.
+            return await self._plan(limit, start, careful=True)
+
+    async def _plan(self, limit: int, start: Capacity | None, *, careful: bool = False) -> Planned:
+        async with self._work() as work:
+            if start is not None and not await dispatching.may_claim(work, start):
+                start = None
+            requested, waiting = (await work.transaction.rows("look_around"))[0]
+            if requested:
+                await apply_requests(work, self._unplannable)
+            planner = Planner(work, start, self._unplannable, careful=careful)
+            if waiting:
+                await planner.judge_waiting(MOST_WAITING)
+            jobs = await planner.due_jobs(limit)
+            wake = (await work.transaction.rows("next_wake", skip=sorted(self._unplannable)))[0][0]
+            planned = Planned(work.moment, jobs, planner.born, tuple(work.claims), optional_moment(wake), planner.more)
+        self._remember(work)
+        return planned
+
+    async def dispatch(self, capacity: Capacity) -> Dispatched:
+        async with self._work() as work:
+            await dispatching.dispatch(work, capacity)
+            upcoming = (await work.transaction.rows("next_start"))[0][0]
+            dispatched = Dispatched(work.moment, tuple(work.claims), optional_moment(upcoming))
+        self._remember(work)
+        return dispatched
+
+    def _remember(self, work: Work) -> None:
+        """Which definition each claimed run is of: it stays so while the run is RUNNING, and settling asks for it."""
+        if len(self._claimed) > MOST_CLAIMED:
+            self._claimed.clear()
+        self._claimed.update(work.started)
+
+    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+        if not settlements:
+            return ()
+        answers = None
+        with suppress(_StartOver):
+            async with self._work() as work:
+                answers = await Settler(work, str(node)).settle_plain(settlements, self._claimed)
+                if answers is None:
+                    raise _StartOver
+        if answers is None:
+            async with self._work() as work:
+                answers = await Settler(work, str(node)).settle(settlements)
+        for answer, each in zip(answers, settlements, strict=True):
+            if answer.state is not RunState.RUNNING:
+                self._claimed.pop(each.run_no, None)
+        return answers
+
+    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
+        async with self._work() as work:
+            return await keeping.take_over(work, str(dead), counter)
+
+    async def reap(self, limit: int = 500) -> int:
+        async with self._work() as work:
+            return await keeping.reap(work, limit)
+
+    async def sweep(self, limit: int = 500) -> int:
+        async with self._work() as work:
+            return await keeping.sweep(work, limit)
+
+    async def retain(self, older_than: timedelta, limit: int = 5000) -> int:
+        async with self._work() as work:
+            before = work.now - older_than // timedelta(milliseconds=1)
+            return await keeping.retain(work, before, limit)
+
+    async def write_output(self, chunks: Sequence[OutputChunk]) -> None:
+        async with self._work() as work:
+            rows = [
+                (
+                    each.run_no,
+                    each.position,
+                    each.attempt,
+                    each.number,
+                    each.attempt_id.removeprefix("attempt_"),
+                    work.now,
+                    each.text,
+                )
+                for each in chunks
+            ]
+            await work.transaction.many("insert_output", rows)
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    async def jobs(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        tag: str | None = None,
+        state: JobState | None = None,
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> tuple[JobRecord, ...]:
+        async with self._work(write=False) as work:
+            return await reading.jobs(work, names, tag, state, after, limit)
+
+    async def runs(
+        self,
+        *,
+        job: str | None = None,
+        state: RunState | None = None,
+        active: bool = False,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> tuple[RunRecord, ...]:
+        async with self._work(write=False) as work:
+            return await reading.runs(work, job=job, state=state, active=active, before=before, limit=limit)
+
+    async def history(self, run_id: str) -> History:
+        async with self._work(write=False) as work:
+            return await reading.history(work, run_id)
+
+    async def nodes(self) -> tuple[NodeRecord, ...]:
+        async with self._work(write=False) as work:
+            rows = await work.transaction.rows("list_nodes")
+        free = await self.driver.free_locks([row[0] for row in rows if row[2] == "ALIVE"])
+        return tuple(keeping.node_record(row, free) for row in rows)
+
+    async def read_output(self, attempt_id: str) -> str:
+        async with self._work(write=False) as work:
+            rows = await work.transaction.rows("read_output", attempt=attempt_id.removeprefix("attempt_"))
+            return "".join(row[0] for row in rows)

@@ -1,0 +1,345 @@
+"""Defining jobs: all of a batch or none of it, each with its tasks, its version, its cursor and its audit row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from horae.core import ids
+from horae.core.dependency import check_graph
+from horae.core.diff import diff_definitions
+from horae.core.job import JobSpec, parse_settings
+from horae.core.lifecycle import JobState, RunState
+from horae.core.schedule import Once
+from horae.core.slot import Birth, decided_slot
+from horae.errors import InvalidDefinition, NamespaceConflict, VersionConflict, shown
+from horae.store.definitions import Compiled, build
+from horae.store.planning import look_ahead, plan_owed
+from horae.store.records import Defined, Definition
+from horae.store.rows import (
+    LOCAL_USER,
+    JobRow,
+    deadline_at,
+    defaults_text,
+    definition_digest,
+    job_columns,
+    job_view,
+    milliseconds,
+    moment,
+    payload_text,
+    to_json,
+)
+from horae.store.work import Work
+
+_SECOND = timedelta(seconds=1)
+
+
+class Definer:
+    """One define transaction."""
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        by: str,
+        source: str,
+        defaults: Mapping[str, Any],
+        expected: Mapping[str, int],
+        reason: str | None,
+        unplannable: set[str],
+    ) -> None:
+        self.work = work
+        self.by = by
+        self.from_code = source == "code"
+        self.source = source
+        self.defaults = parse_settings(defaults)
+        self.expected = expected
+        self.reason = reason
+        self.unplannable = unplannable
+        self._digests: list[tuple[Any, ...]] = []
+
+    async def define(self, specs: Sequence[JobSpec]) -> tuple[Defined, ...]:
+        check_batch(specs)
+        work = self.work
+        if any(spec.depends_on for spec in specs):
+            # Two definers that each close half a cycle must see one another.
+            await work.transaction.rows("lock_dependencies")
+        locked = await work.lock_jobs(names=(spec.name for spec in specs))
+        jobs = {job.name: job for job in locked.values()}
+        for spec in specs:
+            self._check_expected(spec, jobs.get(spec.name))
+            self._check_namespace(spec, jobs.get(spec.name))
+        changing = [spec for spec in specs if not self._is_registered(spec, jobs.get(spec.name))]
+        await self._check_dependencies(changing)
+        await self._check_pools(changing)
+        fresh = [spec for spec in specs if spec.name not in jobs]
+        created = await self._create(fresh)
+        answers = []
+        for spec in specs:
+            job = jobs.get(spec.name)
+            answers.append(created[spec.name] if job is None else await self._change(job, spec))
+        await work.transaction.many("set_registered", self._digests)
+        await self._write_dependencies(specs, answers)
+        await work.flush()
+        if any(answer.change != "unchanged" for answer in answers):
+            work.transaction.wake()
+        return tuple(answers)
+
+    # ---- new jobs ----------------------------------------------------------------------------------------------------
+
+    async def _create(self, specs: Sequence[JobSpec]) -> dict[str, Defined]:
+        work = self.work
+        uuids = {spec.name: str(ids.job_uuid(spec.name)) for spec in specs}
+        rows = await work.transaction.rows("read_tombstones", jobs=sorted(uuids.values())) if specs else []
+        tombstones = {row[0]: (row[1], row[2]) for row in rows}
+        created, jobs, versions, tasks = {}, [], [], []
+        taken = await work.transaction.rows("reserve_job_numbers", count=len(specs)) if specs else []
+        numbers = iter(sorted(number for first, last in taken for number in range(first, last + 1)))
+        for spec in specs:
+            uuid = uuids[spec.name]
+            cursor, last_version = tombstones.get(uuid, (None, 0))
+            definition = build(self._anchored(spec, work.now), last_version + 1, self.defaults)
+            work.cache.put(uuid, definition)
+            job = self._new_row(uuid, definition, spec.state, cursor)
+            look_ahead(work, job)
+            jobs.append((next(numbers), *self._inserted(job, definition)))
+            versions.append(self._version(uuid, definition))
+            tasks += _task_rows(uuid, definition)
+            work.audit("JOB_CREATED", uuid, None, self.by, "OK", name=spec.name, version=definition.version)
+            created[spec.name] = Defined(spec.name, definition.version, "created")
+        await work.transaction.many("insert_jobs", jobs)
+        await work.transaction.many("insert_versions", versions)
+        await work.transaction.many("upsert_tasks", tasks)
+        if tombstones:
+            await work.transaction.many("delete_tombstones", [(uuid,) for uuid in sorted(tombstones)])
+        return created
+
+    def _new_row(self, uuid: str, definition: Definition, state: JobState, cursor: int | None) -> JobRow:
+        """A job whose cursor stands at now, or where its tombstone left it."""
+        work, spec = self.work, definition.spec
+        planned = work.now // 1000 * 1000
+        if isinstance(spec.schedule, Once) and cursor is None:
+            planned = min(planned, milliseconds(spec.schedule.at - _SECOND))
+        planned = planned if cursor is None else max(planned, cursor)
+        digest = definition_digest(definition.spec, self.defaults) if self.from_code else None
+        return JobRow((
+            uuid, spec.name, definition.version, str(state), planned, None, True, None, None, None, None, None,
+            None, None, spec.namespace, work.now, work.now, digest,
+        ))  # fmt: skip
+
+    def _inserted(self, job: JobRow, definition: Definition) -> tuple[Any, ...]:
+        """In the order of `insert_jobs`, after the number."""
+        return (
+            job.uuid, job.name, *job_columns(definition), LOCAL_USER, job.created_at, job.state, job.version,
+            job.registered, job.planned_until, job.next_run_time, job.wake_at, job.updated_at,
+        )  # fmt: skip
+
+    # ---- existing jobs -----------------------------------------------------------------------------------------------
+
+    async def _change(self, job: JobRow, spec: JobSpec) -> Defined:
+        work = self.work
+        before = work.definition(job)
+        anchored = self._anchored(spec, job.created_at)
+        if self.from_code:
+            digest = definition_digest(anchored, self.defaults)
+            if digest == job.registered:
+                work.cache.put(job.uuid, _same_version(before.definition, anchored))
+                return Defined(spec.name, job.version, "unchanged")
+            job.registered = digest
+            self._digests.append((job.uuid, digest))
+        old = before.definition
+        new = build(anchored, job.version, self.defaults)
+        if _same_settings(old, new) and not diff_definitions(old.spec, anchored):
+            work.cache.put(job.uuid, _same_version(old, anchored))
+            if not self.from_code and JobState(job.state) is not spec.state:
+                await self._apply_state(job, spec.state)
+                return Defined(spec.name, job.version, "changed")
+            return Defined(spec.name, job.version, "unchanged")
+        restated = not self.from_code and JobState(job.state) is not spec.state
+        await self._replace(job, before, build(anchored, job.version + 1, self.defaults), restated=restated)
+        if restated:
+            await self._apply_state(job, spec.state)
+        return Defined(spec.name, job.version, "changed")
+
+    async def _replace(self, job: JobRow, before: Compiled, definition: Definition, *, restated: bool) -> None:
+        """Switches a job to its new version; where that changes its slots, what it owes up to now is born first."""
+        work = self.work
+        moves = before.schedule != definition.spec.schedule or before.settings.window != definition.settings.window
+        if moves or restated:
+            await plan_owed(work, job, self.unplannable)
+        job.version = definition.version
+        job.updated_at = work.now
+        compiled = work.cache.put(job.uuid, definition)
+        if moves:
+            if before.schedule != definition.spec.schedule:
+                job.planned_until = max(job.planned_until, work.now // 1000 * 1000)
+            job.moved_slot = job.moved_to = None
+            await self._move_unstarted(job, compiled)
+            look_ahead(work, job)
+        await work.transaction.many("insert_versions", [self._version(job.uuid, definition)])
+        columns = (job.uuid, *job_columns(definition), job.version)
+        await work.transaction.many("change_jobs", [columns])
+        await work.transaction.many("upsert_tasks", _task_rows(job.uuid, definition))
+        kept = [str(ids.task_uuid(ids.job_uuid(job.name), task.name)) for task in definition.tasks]
+        await work.transaction.rows("retire_tasks", job=job.uuid, kept=kept)
+        work.write("save_jobs", job.saved())
+        work.audit(
+            "JOB_MODIFIED", job.uuid, None, self.by, "OK", name=job.name, version=job.version, reason=self.reason
+        )
+        await work.flush()
+
+    async def _move_unstarted(self, job: JobRow, compiled: Compiled) -> None:
+        """Runs born ahead of their time are decided anew or deleted; slots the new schedule has there are born."""
+        work, schedule = self.work, compiled.schedule
+        rows = await work.transaction.rows("window_runs_ahead", job=job.uuid)
+        present = set()
+        for number, scheduled, version in rows:
+            slot = moment(scheduled)
+            decided = None
+            if schedule is not None and schedule.matches(slot):
+                decided = decided_slot(job_view(job, compiled.definition, ()), slot)
+            if decided is None or decided.unschedulable:
+                work.write("delete_runs", (number,))
+                continue
+            present.add(scheduled)
+            born_under = await work.cache.one(work.transaction, job.uuid, version)
+            deadline = deadline_at(decided.chosen, born_under.settings.deadline)
+            work.write("redecide_runs", (number, milliseconds(decided.chosen), deadline))
+        await work.flush()
+        if schedule is None or job.planned_until <= work.now or JobState(job.state) is JobState.DISABLED:
+            return
+        taken = {
+            row[0]
+            for row in await work.transaction.rows("slots_ahead", job=job.uuid, key=ids.schedule_key(work.moment))
+        }
+        slots = [at for at in schedule.between(work.moment, moment(job.planned_until)) if milliseconds(at) not in taken]
+        await work.reserve(len(slots))
+        for at in slots:
+            decided = decided_slot(job_view(job, compiled.definition, ()), at)
+            state = RunState.UNSCHEDULABLE if decided.unschedulable else RunState.PENDING
+            reason = decided.decision.reason if decided.unschedulable and decided.decision is not None else None
+            birth = Birth(at, state, decided.chosen, reason, decision=decided.decision)
+            work.bear(compiled, birth, waiting_for=None if decided.unschedulable else "window")
+        await work.flush()
+
+    async def _apply_state(self, job: JobRow, state: JobState) -> None:
+        from horae.store.operating import change_state
+
+        await change_state(self.work, job, state, None, None, self.unplannable)
+        self.work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", name=job.name, state=str(state))
+        await self.work.flush()
+
+    def _is_registered(self, spec: JobSpec, job: JobRow | None) -> bool:
+        """Whether code says again what it said last: nothing is checked and nothing changes."""
+        if not self.from_code or job is None:
+            return False
+        return job.registered == definition_digest(self._anchored(spec, job.created_at), self.defaults)
+
+    # ---- checks ------------------------------------------------------------------------------------------------------
+
+    def _check_expected(self, spec: JobSpec, job: JobRow | None) -> None:
+        wanted = self.expected.get(spec.name)
+        found = 0 if job is None else job.version
+        if wanted is None or wanted == found:
+            return
+        differs: tuple[str, ...] = ()
+        if job is not None:
+            present = self.work.definition(job).definition.spec
+            changes = diff_definitions(present, self._anchored(spec, job.created_at))
+            differs = tuple(change.path for change in changes)
+        raise VersionConflict(spec.name, wanted, found, differs)
+
+    def _check_namespace(self, spec: JobSpec, job: JobRow | None) -> None:
+        if job is not None and job.namespace != spec.namespace:
+            raise NamespaceConflict(
+                f"Job {shown(spec.name)} belongs to the namespace {shown(job.namespace)}, not {shown(spec.namespace)}",
+                hint="Choose another name, or define it from its own namespace.",
+            )
+
+    async def _check_dependencies(self, specs: Sequence[JobSpec]) -> None:
+        if not any(spec.depends_on for spec in specs):
+            return
+        graph: dict[str, list[str]] = {}
+        for name, other in await self.work.transaction.rows("dependency_graph"):
+            graph.setdefault(name, []).append(other)
+            graph.setdefault(other, [])
+        graph |= {spec.name: list(spec.depends_on) for spec in specs}
+        needed = {other for spec in specs for other in spec.depends_on} - graph.keys()
+        known = await self.work.transaction.rows("known_names", names=sorted(needed)) if needed else []
+        graph |= {row[0]: [] for row in known if row[0] not in graph}
+        check_graph(graph)
+
+    async def _check_pools(self, specs: Sequence[JobSpec]) -> None:
+        wanted = {
+            spec.name: build(spec, 1, self.defaults).settings.pool for spec in specs if _names_pool(spec, self.defaults)
+        }
+        if not wanted:
+            return
+        known = {row[0] for row in await self.work.transaction.rows("read_pools")}
+        for name, pool in wanted.items():
+            if pool is not None and pool not in known:
+                raise InvalidDefinition(
+                    f"Job {shown(name)} wants the pool {shown(pool)}, which does not exist",
+                    hint="Define the pool with its limit first.",
+                )
+
+    async def _write_dependencies(self, specs: Sequence[JobSpec], answers: Iterable[Defined]) -> None:
+        changed = [spec for spec, answer in zip(specs, answers, strict=True) if answer.change != "unchanged"]
+        altered = [spec for spec, answer in zip(specs, answers, strict=True) if answer.change == "changed"]
+        await self.work.transaction.many("delete_dependencies", [(str(ids.job_uuid(spec.name)),) for spec in altered])
+        rows = [
+            (str(ids.job_uuid(spec.name)), str(ids.job_uuid(other))) for spec in changed for other in spec.depends_on
+        ]
+        await self.work.transaction.many("insert_dependencies", rows)
+
+    def _anchored(self, spec: JobSpec, at: int) -> JobSpec:
+        """The spec as versions keep it: without a state, which is the row's, and with intervals that have no start
+        counted from the job's first definition."""
+        schedule = None if spec.schedule is None else spec.schedule.anchored(moment(at))
+        if schedule is spec.schedule and spec.state is JobState.ENABLED:
+            return spec
+        return replace(spec, schedule=schedule, state=JobState.ENABLED)
+
+    def _version(self, uuid: str, definition: Definition) -> tuple[Any, ...]:
+        text = to_json(definition.spec.to_dict())
+        defaults = defaults_text(self.defaults)
+        return (uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now)
+
+
+def check_batch(specs: Sequence[JobSpec]) -> None:
+    """What can be refused without looking at the catalog."""
+    names: set[str] = set()
+    for spec in specs:
+        if spec.name in names:
+            raise InvalidDefinition(f"Job {shown(spec.name)} is defined twice in one call", hint="Keep one of them.")
+        names.add(spec.name)
+        if not spec.tasks:
+            raise InvalidDefinition(f"Job {shown(spec.name)} has no task", hint="Give it at least one.")
+        payload_text(spec.name, spec.payload)
+
+
+def _task_rows(job_uuid: str, definition: Definition) -> list[tuple[Any, ...]]:
+    job = ids.job_uuid(definition.spec.name)
+    return [
+        (
+            job_uuid, str(ids.task_uuid(job, task.name)), task.name, position, task.kind, task.handler,
+            to_json(task.to_dict()["settings"]) if task.settings else None,
+        )
+        for position, task in enumerate(definition.tasks)
+    ]  # fmt: skip
+
+
+def _names_pool(spec: JobSpec, defaults: Mapping[str, Any]) -> bool:
+    return spec.settings.get("pool") is not None or defaults.get("pool") is not None
+
+
+def _same_settings(old: Definition, new: Definition) -> bool:
+    return old.settings == new.settings and old.task_settings == new.task_settings
+
+
+def _same_version(present: Definition, spec: JobSpec) -> Definition:
+    """The present version with the schedule object just given: a custom one may have been only a path before."""
+    kept = replace(present.spec, schedule=spec.schedule) if present.spec.schedule == spec.schedule else present.spec
+    return replace(present, spec=kept)

@@ -1,0 +1,106 @@
+"""Definitions, compiled once: versions never change, so what was read stays true for as long as the process lives."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from horae.core import ids
+from horae.core.job import JobSpec, effective, parse_settings
+from horae.core.progress import first_starts
+from horae.core.schedule import Once
+from horae.store.driver import Transaction
+from horae.store.records import Definition, Start
+from horae.store.rows import length, payload_text, to_json
+
+MOST_CACHED = 200_000
+
+
+def build(spec: JobSpec, version: int, defaults: Mapping[str, Any]) -> Definition:
+    """A definition with its effective settings: scheduler, then job, then task."""
+    settings = effective(defaults, spec.settings)
+    tasks = tuple(
+        effective(defaults, spec.settings, task.settings) if task.settings else settings for task in spec.tasks
+    )
+    handlers = frozenset(task.handler or task.name for task in spec.tasks if task.kind == "PYTHON")
+    return Definition(spec, version, settings, tasks, handlers)
+
+
+class Compiled:
+    """A definition with what the hot paths need of it, worked out once."""
+
+    __slots__ = (
+        "definition", "first_rows", "handlers", "job_uuid", "payload", "plain", "pooled", "positions", "requires",
+        "rhythm", "schedule", "settings", "settles_plain", "starts", "task_names", "timeout",
+    )  # fmt: skip
+
+    def __init__(self, job_uuid: str, definition: Definition, rhythm: object) -> None:
+        """`rhythm` is one object for all definitions with equal schedule, grace and deadline."""
+        settings, spec = definition.settings, definition.spec
+        self.job_uuid = job_uuid
+        self.definition = definition
+        self.settings = settings
+        self.schedule = spec.schedule
+        self.handlers = definition.handlers
+        self.requires = to_json(sorted(definition.handlers)) if definition.handlers else None
+        self.task_names = tuple(task.name for task in spec.tasks)
+        self.positions = first_starts(len(spec.tasks), settings.mode)
+        self.starts = tuple(Start(position, 1) for position in self.positions)
+        self.timeout = length(settings.execution_timeout)
+        self.pooled = settings.pool is not None or settings.max_concurrent is not None
+        self.payload = payload_text(spec.name, spec.payload)
+        self.plain = settings.window is None and spec.schedule is not None and not spec.depends_on and not self.pooled
+        self.first_rows = tuple(
+            (position, name, int(position in self.positions)) for position, name in enumerate(self.task_names)
+        )
+        self.rhythm = rhythm
+        self.settles_plain = (
+            len(spec.tasks) == 1 and settings.recovery != "compressed" and not isinstance(spec.schedule, Once)
+        )
+
+    @property
+    def task_uuids(self) -> tuple[Any, ...]:
+        job = ids.job_uuid(self.definition.spec.name)
+        return tuple(ids.task_uuid(job, name) for name in self.task_names)
+
+
+class DefinitionCache:
+    """Compiled definitions by job and version, the least recently used forgotten first."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, int], Compiled] = OrderedDict()
+        self._rhythms: dict[object, object] = {}
+
+    def put(self, job_uuid: str, definition: Definition) -> Compiled:
+        settings, schedule = definition.settings, definition.spec.schedule
+        rhythm = (schedule, settings.misfire_grace, settings.deadline)
+        if len(self._rhythms) > MOST_CACHED:
+            self._rhythms.clear()
+        compiled = Compiled(job_uuid, definition, self._rhythms.setdefault(rhythm, rhythm))
+        self._known[job_uuid, definition.version] = compiled
+        if len(self._known) > MOST_CACHED:
+            self._known.popitem(last=False)
+        return compiled
+
+    def get(self, job_uuid: str, version: int) -> Compiled | None:
+        return self._known.get((job_uuid, version))
+
+    async def load(self, transaction: Transaction, wanted: Iterable[tuple[str, int]]) -> None:
+        """Reads those of `wanted` that are not known yet; afterwards `self[…]` has all that exist."""
+        missing = [key for key in dict.fromkeys(wanted) if key not in self._known]
+        if not missing:
+            return
+        rows = await transaction.rows("load_versions", wanted=json.dumps(missing))
+        for job_uuid, version, definition, defaults in rows:
+            spec = JobSpec.from_dict(json.loads(definition))
+            level = {} if defaults is None else parse_settings(json.loads(defaults))
+            self.put(job_uuid, build(spec, version, level))
+
+    async def one(self, transaction: Transaction, job_uuid: str, version: int) -> Compiled:
+        await self.load(transaction, [(job_uuid, version)])
+        return self._known[job_uuid, version]
+
+    def __getitem__(self, key: tuple[str, int]) -> Compiled:
+        return self._known[key]

@@ -1,0 +1,195 @@
+"""Dispatching: a node with free slots is given runs that may start. The row's lock is all it takes, but for pools.
+
+Unpooled runs are taken in one statement. Runs with a pool or a limit of their job's are taken after those rows are
+locked, in key order, and what runs in them is counted; a run that finds no room is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from horae.core.lifecycle import TaskState
+from horae.core.progress import TaskProgress, advance
+from horae.store.definitions import Compiled
+from horae.store.records import Capacity, Claim, Start
+from horae.store.rows import optional_json, optional_milliseconds, optional_moment
+from horae.store.work import RunRow, Work
+
+
+async def dispatch(work: Work, capacity: Capacity) -> None:
+    """Fills `work.claims` with up to `capacity.slots` runs, the oldest first."""
+    if capacity.slots < 1 or not await may_claim(work, capacity):
+        return
+    handlers = None if capacity.handlers is None else json.dumps(sorted(capacity.handlers))
+    if (await work.transaction.rows("limited_runs_due"))[0][0]:
+        runs = await _within_limits(work, capacity, handlers)
+    else:
+        rows = await work.transaction.rows("claimable_runs", limit=capacity.slots, handlers=handlers)
+        runs = [RunRow._make(row) for row in rows]
+        await work.cache.load(work.transaction, [(run.job_uuid, run.version) for run in runs])
+    await _start(work, runs, capacity)
+
+
+async def may_claim(work: Work, capacity: Capacity) -> bool:
+    """Whether the node is one that lives; it cannot be declared dead before this transaction ends.
+
+    A run given to anybody else would be nobody's to take over.
+    """
+    return bool(await work.transaction.rows("hold_node", node=capacity.node))
+
+
+async def _within_limits(work: Work, capacity: Capacity, handlers: str | None) -> list[RunRow]:
+    """Takes runs one after the other while their pools and their jobs have room."""
+    pools = {row[0]: row[1] for row in await work.transaction.rows("lock_pools")}
+    await work.transaction.rows("lock_limited_jobs")
+    running = Counter({row[0]: row[1] for row in await work.transaction.rows("running_in_pools")})
+    of_job: Counter[str] = Counter()
+    counted: set[str] = set()
+    taken: list[RunRow] = []
+    after, last = -(2**62), 0
+    while len(taken) < capacity.slots:
+        rows = await work.transaction.rows(
+            "claimable_candidates", limit=max(100, capacity.slots), handlers=handlers, after=after, last=last
+        )
+        if not rows:
+            break
+        candidates = [(row[-1], RunRow._make(row[:-1])) for row in rows]
+        await work.cache.load(work.transaction, [(run.job_uuid, run.version) for _, run in candidates])
+        unknown = sorted({run.job_uuid for _, run in candidates} - counted)
+        of_job.update({row[0]: row[1] for row in await work.transaction.rows("running_in_jobs", jobs=unknown)})
+        counted.update(unknown)
+        after, last = candidates[-1][0], candidates[-1][1].run_no
+        for _, run in candidates:
+            settings = work.cache[run.job_uuid, run.version].settings
+            if settings.max_concurrent is not None and of_job[run.job_uuid] >= settings.max_concurrent:
+                continue
+            limit = pools.get(settings.pool)
+            if limit is not None and running[settings.pool] >= limit:
+                continue
+            taken.append(run)
+            of_job[run.job_uuid] += 1
+            running[settings.pool] += 1
+            if len(taken) == capacity.slots:
+                break
+    return taken
+
+
+async def _start(work: Work, runs: list[RunRow], capacity: Capacity) -> None:
+    """RUNNING, owner, a higher fence, and the attempts core starts."""
+    resumed = [run for run in runs if run.started_at is not None]
+    tasks = await task_progress(work, [run.run_no for run in resumed])
+    for run in runs:
+        compiled = work.cache[run.job_uuid, run.version]
+        starts = (
+            _first_attempts(work, run, compiled, capacity)
+            if run.started_at is None
+            else _further_attempts(work, run, compiled, tasks.get(run.run_no, []), capacity)
+        )
+        if not starts:
+            continue
+        timeout = compiled.timeout
+        expires = None if timeout is None else work.now + max(timeout - run.spent_ms, 0)
+        retries = sum(1 for start in starts if start.number > 1)
+        work.started.append((run.run_no, compiled))
+        work.write("start_runs", (run.run_no, capacity.node, work.now, expires, retries))
+        work.claims.append(
+            Claim(
+                run.run_id,
+                run.run_no,
+                compiled.definition,
+                run.scheduled_time,
+                run.chosen_time,
+                work.now,
+                run.fence + 1,
+                starts,
+                run.origin,
+                bool(run.is_recovery),
+                run.covers_from,
+                run.covers_to,
+                compiled.definition.spec.payload if run.payload is None else optional_json(run.payload),
+                run.spent_ms,
+            )
+        )
+    await work.flush()
+
+
+def _first_attempts(work: Work, run: RunRow, compiled: Compiled, capacity: Capacity) -> tuple[Start, ...]:
+    names = compiled.task_names
+    wanted = names if run.only_tasks is None else json.loads(run.only_tasks)
+    chosen = [position for position, name in enumerate(names) if name in wanted]
+    begins = chosen if compiled.settings.mode == "parallel" else chosen[:1]
+    for position in chosen:
+        begun = position in begins
+        row = (
+            run.run_no,
+            position,
+            names[position],
+            "RUNNING" if begun else "PENDING",
+            int(begun),
+            work.now if begun else None,
+        )
+        work.write("insert_task_runs", row)
+        if begun:
+            work.write("insert_attempts", (run.run_no, position, 1, capacity.node, run.fence + 1, work.now))
+    return tuple(Start(position, 1) for position in begins)
+
+
+def _further_attempts(
+    work: Work, run: RunRow, compiled: Compiled, tasks: list[TaskProgress], capacity: Capacity
+) -> tuple[Start, ...]:
+    """The attempts a run that was parked or handed back goes on with; none where a retry is not due yet."""
+    definition = compiled.definition
+    step = advance(tasks, definition.settings, definition.task_settings, (), work.moment)
+    for task in step.tasks:
+        write_task(work, run.run_no, task)
+    for position, number in step.starts:
+        work.write("insert_attempts", (run.run_no, position, number, capacity.node, run.fence + 1, work.now))
+    return tuple(Start(position, number) for position, number in step.starts)
+
+
+async def task_progress(work: Work, numbers: list[int]) -> dict[int, list[TaskProgress]]:
+    """The task rows of these runs, in order, as core takes them."""
+    found: dict[int, list[TaskProgress]] = {}
+    if not numbers:
+        return found
+    for (
+        run_no,
+        position,
+        name,
+        state,
+        attempts,
+        failures,
+        lost,
+        retry_at,
+        reason,
+        cancelled_by,
+    ) in await work.transaction.rows("read_task_runs", runs=numbers):
+        task = TaskProgress(
+            position, name, TaskState(state), attempts, failures, lost, optional_moment(retry_at), reason, cancelled_by
+        )
+        found.setdefault(run_no, []).append(task)
+    return found
+
+
+def write_task(work: Work, run_no: int, task: TaskProgress, result: str | None = None) -> None:
+    """A task run as core left it."""
+    ended = task.state not in (TaskState.PENDING, TaskState.RUNNING)
+    retry_at = optional_milliseconds(task.retry_at)
+    work.write(
+        "update_task_runs",
+        (
+            run_no,
+            task.position,
+            str(task.state),
+            task.attempts,
+            task.failures,
+            task.lost,
+            retry_at,
+            work.now if task.state is TaskState.RUNNING else None,
+            work.now if ended else None,
+            result,
+            task.reason,
+            task.cancelled_by,
+        ),
+    )

@@ -1,0 +1,146 @@
+"""What a database driver offers the verbs: transactions that run named statements. The verbs are written once, on this.
+
+Statements live in `.sql` files as named blocks, one file set per dialect, with the same names in both:
+
+    -- name: lock_due_jobs
+    SELECT … WHERE wake_at <= :now …;
+
+    -- name: insert_tasks(run_no, position, state)
+    INSERT …;
+
+A block with a parameter list takes many rows at once, given as tuples in that order: SQLite runs it once per row,
+PostgreSQL once with an array per parameter, where the list also gives types and `:rows` stands for the rows. Parameters
+are written `:name` in both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, Protocol
+from uuid import UUID
+
+from horae.errors import StoreError
+
+Row = tuple[Any, ...]
+Clock = Callable[[], datetime]
+
+_HEADER = re.compile(r"^-- name: (\w+)(?:\(([^)]*)\))?[ \t]*$", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named block. `columns` is None where it is run once, else the order of a row's values."""
+
+    name: str
+    text: str
+    columns: tuple[str, ...] | None
+    types: tuple[str, ...] = ()
+
+    def with_parameters(self, write: Callable[[str], str]) -> str:
+        """The text with every `:name` replaced by what the driver calls it."""
+        return _PARAMETER.sub(lambda found: write(found.group(1)), self.text)
+
+
+@cache
+def statements(dialect: str) -> dict[str, Statement]:
+    """Every named block of `queries/*.sql` of one dialect."""
+    found: dict[str, Statement] = {}
+    folder = files("horae.store") / dialect / "queries"
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        text = file.read_text(encoding="utf-8")
+        headers = list(_HEADER.finditer(text))
+        for header, following in zip(headers, [*headers[1:], None], strict=True):
+            end = len(text) if following is None else following.start()
+            body = _without_comments(text[header.end() : end])
+            columns = header.group(2)
+            if header.group(1) in found:
+                raise ValueError(f"{dialect}: two statements called {header.group(1)}")
+            if columns is None:
+                found[header.group(1)] = Statement(header.group(1), body, None)
+                continue
+            parts = [part.split() for part in columns.split(",")]
+            names, types = tuple(part[0] for part in parts), tuple(part[-1] for part in parts)
+            found[header.group(1)] = Statement(header.group(1), body, names, types)
+    return found
+
+
+def _without_comments(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--")).strip().rstrip(";")
+
+
+class Transaction(Protocol):
+    """One transaction: all of it is committed when its block ends, nothing when the block raises."""
+
+    now: int
+    """Milliseconds since 1970, read once, by the store's clock."""
+
+    async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
+        """Runs a statement once and returns its rows. A list as a parameter is an array."""
+
+    async def many(self, name: str, rows: Sequence[Row], /) -> int:
+        """Runs a statement for many rows, in order; returns how many rows it touched."""
+
+    def wake(self) -> None:
+        """Lets `changed` fire, here and elsewhere, once this transaction is committed."""
+
+
+class Migrator(Protocol):
+    """One transaction that may change the schema, alone among all processes."""
+
+    place: str
+    clock: int | None
+    """The store's own clock; None where one was injected."""
+
+    async def kind(self) -> str:
+        """`empty`, `catalog` or `foreign`: what lives where the catalog would."""
+
+    async def applied(self) -> list[tuple[int, str, int]]:
+        """Number, digest and min_reader of each migration applied."""
+
+    async def latest_time(self) -> int | None:
+        """The latest moment the catalog was written at, as far as it tells."""
+
+    async def run(self, text: str) -> None: ...
+
+    async def record(self, number: int, name: str, digest: str, min_reader: int) -> None: ...
+
+
+class KeyTaken(StoreError):
+    """A row with that key is there already. Internal: verbs turn it into what it means."""
+
+    code = "key_taken"
+    number = 1411
+
+
+class Driver(Protocol):
+    """A database that holds a catalog."""
+
+    dialect: str
+    lock_grace: float
+    """How long a free liveness lock must be seen before it says that its holder is gone."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def transaction(self, *, write: bool = True) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction; with `write=False` a consistent snapshot to read from."""
+
+    def migration(self) -> AbstractAsyncContextManager[Migrator]: ...
+
+    async def changed(self, seen: int, timeout: float | None) -> int: ...
+
+    async def take_lock(self, node: UUID) -> bool:
+        """Takes the liveness lock of an incarnation for as long as this process lives; False where another has it."""
+
+    async def free_lock(self, node: UUID) -> None: ...
+
+    async def free_locks(self, nodes: Sequence[str]) -> set[str]:
+        """Those of the incarnations whose liveness lock nobody holds."""

@@ -1,0 +1,181 @@
+"""Hand-over: what the end of a run sets free. The next in its job's line, runs that depend on it, a Once job's end.
+
+Called in the transaction that ended the run, with its job locked, after the endings are written; the jobs of runs that
+end by what follows are locked as they come up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from horae.core import ids
+from horae.core.dependency import dependency_window, judge
+from horae.core.lifecycle import RunState
+from horae.core.overlap import hand_over
+from horae.core.schedule import Once
+from horae.core.slot import deadline_passed
+from horae.store.definitions import Compiled
+from horae.store.driver import Row
+from horae.store.rows import JobRow, milliseconds, moment
+from horae.store.work import Active, Work
+
+
+async def after_endings(work: Work, job_uuids: Sequence[str], *, once: bool = True) -> int:
+    """Hands over for each job a run of which ended; returns how many runs and jobs that moved.
+
+    `once=False` leaves Once jobs that are done to the caller.
+    """
+    moved = 0
+    pending = list(dict.fromkeys(job_uuids))
+    while pending:
+        batch, pending = pending, []
+        jobs = await work.lock_jobs(uuids=batch)
+        active = await work.active(batch)
+        for job_uuid in batch:
+            if job_uuid in active:
+                moved += await _next_in_line(work, job_uuid, jobs.get(job_uuid), active[job_uuid])
+        freed, pending = await judge_dependents(work, batch)
+        moved += freed + len(pending)
+        pending = list(dict.fromkeys(pending))
+        if once:
+            moved += await finish_once_jobs(work, jobs.values())
+    if moved:
+        work.transaction.wake()
+    return moved
+
+
+async def _next_in_line(work: Work, job_uuid: str, job: JobRow | None, active: Active) -> int:
+    """Lets the next QUEUED run go, passing over those whose deadline has passed; returns how many rows moved."""
+    queued = [number for number, run, _ in active.values() if run.state is RunState.QUEUED]
+    if not queued:
+        return 0
+    rows = await work.lock_runs(queued)
+    moved = 0
+    while True:
+        version = job.version if job is not None else next(iter(rows.values())).version
+        compiled = await work.cache.one(work.transaction, job_uuid, version)
+        chosen = hand_over([run for _, run, _ in active.values()], work.moment, compiled.settings.retry)
+        if chosen is None:
+            break
+        number, run, _ = active.pop(chosen)
+        row = rows[number]
+        own = await work.cache.one(work.transaction, job_uuid, row.version)
+        moved += 1
+        if row.started_at is None and deadline_passed(run.chosen_time, own.settings.deadline, work.moment):
+            work.end_unstarted(number, RunState.MISSED, "deadline")
+            continue
+        waiting = None
+        if row.origin == "SCHEDULE" and own.definition.spec.depends_on:
+            waiting = await dependencies_unmet(work, own, run.scheduled_time)
+        if waiting is RunState.SKIPPED:
+            work.end_unstarted(number, RunState.SKIPPED, "dependencies")
+            continue
+        if waiting is RunState.PENDING:
+            work.write("wait_runs", (number, "dependencies"))
+        else:
+            work.write("ready_runs", (number, work.now))
+        break
+    await work.flush()
+    return moved
+
+
+async def dependencies_unmet(work: Work, compiled: Compiled, slot: datetime) -> RunState | None:
+    """PENDING while the run of `slot` must wait for others, SKIPPED when it waited too long, None when it may go."""
+    spec = compiled.definition.spec
+    if spec.schedule is None or not spec.depends_on:
+        return None
+    window = dependency_window(spec.schedule, slot)
+    names = {str(ids.job_uuid(name)): name for name in spec.depends_on}
+    latest: dict[str, RunState | None] = dict.fromkeys(spec.depends_on)
+    await work.flush()
+    rows = await work.transaction.rows(
+        "latest_in_window",
+        jobs=sorted(names),
+        after=-(2**62) if window.after is None else milliseconds(window.after),
+        until=milliseconds(window.until),
+        after_key="schedule:" if window.after is None else ids.schedule_key(window.after),
+        until_key=ids.schedule_key(window.until),
+    )
+    for job_uuid, state in rows:
+        latest[names[job_uuid]] = RunState(state)
+    return judge(latest, window, work.moment)
+
+
+async def judge_dependents(work: Work, job_uuids: Sequence[str] | None) -> tuple[int, list[str]]:
+    """Looks again at runs that wait for these jobs (None: any); answers how many were freed, and whose runs ended."""
+    await work.flush()
+    if job_uuids is None:
+        rows = await work.transaction.rows("lock_waiting_runs")
+    else:
+        rows = await work.transaction.rows("lock_dependent_runs", jobs=list(job_uuids))
+    return await _judge_again(work, rows)
+
+
+async def judge_waiting_of(work: Work, job_uuid: str) -> bool:
+    """Looks again at one locked job's runs that wait for others: its next slot is where their wait ends.
+
+    Says whether a run ended by that.
+    """
+    await work.flush()
+    _, ended = await _judge_again(work, await work.transaction.rows("lock_waiting_runs_of", job=job_uuid))
+    return bool(ended)
+
+
+async def _judge_again(work: Work, rows: Sequence[Row]) -> tuple[int, list[str]]:
+    freed, ended = 0, []
+    for number, job_uuid, version, scheduled in rows:
+        compiled = await work.cache.one(work.transaction, job_uuid, version)
+        waiting = await dependencies_unmet(work, compiled, moment(scheduled))
+        if waiting is None:
+            work.write("ready_runs", (number, work.now))
+            freed += 1
+        elif waiting is RunState.SKIPPED:
+            work.end_unstarted(number, RunState.SKIPPED, "dependencies")
+            ended.append(job_uuid)
+    await work.flush()
+    return freed, ended
+
+
+async def finish_once_jobs(work: Work, jobs: Iterable[JobRow]) -> int:
+    """Disables or drops Once jobs that have run: their slot is born and nothing of them is under way."""
+    done = [job for job in jobs if _is_done(work, job)]
+    if not done:
+        return 0
+    active = await work.active([job.uuid for job in done])
+    finished = 0
+    for job in done:
+        if active.get(job.uuid):
+            continue
+        finished += 1
+        if _drops(work, job):
+            await bury(work, [job], "horae")
+        else:
+            job.state, job.wake_at, job.next_run_time = "DISABLED", None, None
+            work.write("save_jobs", job.saved())
+    await work.flush()
+    return finished
+
+
+def _is_done(work: Work, job: JobRow) -> bool:
+    schedule = work.definition(job).schedule
+    if not isinstance(schedule, Once) or milliseconds(schedule.at) > job.planned_until:
+        return False
+    return job.state != "DISABLED" or _drops(work, job)
+
+
+def _drops(work: Work, job: JobRow) -> bool:
+    compiled = work.definition(job)
+    return compiled.settings.on_completion == "drop" or (isinstance(compiled.schedule, Once) and compiled.schedule.drop)
+
+
+async def bury(work: Work, jobs: Sequence[JobRow], by: str) -> None:
+    """Removes definitions and leaves tombstones with their cursors; history stays."""
+    await work.flush()
+    await work.transaction.many(
+        "insert_tombstones", [(job.uuid, job.name, job.planned_until, job.version, work.now, by) for job in jobs]
+    )
+    await work.transaction.many("delete_jobs", [(job.uuid,) for job in jobs])
+    for job in jobs:
+        work.audit("JOB_DELETED", job.uuid, None, by, "OK", name=job.name)
+    await work.flush()

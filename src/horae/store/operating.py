@@ -1,0 +1,288 @@
+"""Operations: what people do to jobs and runs beside defining them. Each locks the job first, then its runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from horae.core import ids
+from horae.core.instant import aware
+from horae.core.lifecycle import JobState, RunState
+from horae.core.overlap import judge_overlap
+from horae.errors import InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
+from horae.store.handover import after_endings, bury
+from horae.store.planning import Planner, look_ahead, plan_owed
+from horae.store.records import Admission, Admitted, Origin
+from horae.store.rows import (
+    JobRow,
+    deadline_at,
+    milliseconds,
+    moment,
+    optional_milliseconds,
+    payload_text,
+    to_json,
+    uuid_of,
+)
+from horae.store.work import RunRow, Work
+
+
+def job_not_found(name: str) -> JobNotFound:
+    return JobNotFound(f"No job {shown(name)}", hint="Look at the list of jobs for its name.", details={"name": name})
+
+
+def run_not_found(run_id: str) -> RunNotFound:
+    return RunNotFound(
+        f"No run {shown(run_id)}", hint="It may have been removed by retention.", details={"run_id": run_id}
+    )
+
+
+async def locked_job(work: Work, name: str) -> JobRow:
+    """The job's row, locked; raises JobNotFound."""
+    jobs = await work.lock_jobs(names=[name])
+    if not jobs:
+        raise job_not_found(name)
+    return next(iter(jobs.values()))
+
+
+async def set_state(
+    work: Work, name: str, state: JobState, until: datetime | None, note: str | None, by: str, unplannable: set[str]
+) -> None:
+    job = await locked_job(work, name)
+    await change_state(work, job, state, until, note, unplannable)
+    work.audit("JOB_MODIFIED", job.uuid, None, by, "OK", name=name, state=str(state), note=note)
+    work.transaction.wake()
+    await work.flush()
+
+
+async def change_state(
+    work: Work, job: JobRow, state: JobState, until: datetime | None, note: str | None, unplannable: set[str]
+) -> None:
+    """Plans what is owed under the old state, then switches. A disabled job that comes back starts from now."""
+    await plan_owed(work, job, unplannable)
+    if JobState(job.state) is JobState.DISABLED and state is not JobState.DISABLED:
+        job.planned_until = max(job.planned_until, work.now // 1000 * 1000)
+    paused = state is JobState.PAUSED
+    job.state = str(state)
+    job.paused_until = optional_milliseconds(aware(until, "until")) if paused and until is not None else None
+    job.pause_note = note if paused else None
+    job.updated_at = work.now
+    look_ahead(work, job)
+    work.write("save_jobs", job.saved())
+
+
+async def reschedule(work: Work, name: str, at: datetime, by: str, unplannable: set[str]) -> datetime:
+    """Moves the first slot after the cursor; returns its nominal time."""
+    target = aware(at, "at")
+    job = await locked_job(work, name)
+    await plan_owed(work, job, unplannable)
+    schedule = work.definition(job).schedule
+    slot = None if schedule is None else schedule.next(moment(job.planned_until))
+    if slot is None or JobState(job.state) is JobState.DISABLED:
+        reason = "is disabled" if JobState(job.state) is JobState.DISABLED else "has no next occurrence to move"
+        raise InvalidInput(f"Job {shown(name)} {reason}", hint="Trigger it instead, or change its schedule.")
+    job.moved_slot, job.moved_to = milliseconds(slot), milliseconds(target)
+    job.updated_at = work.now
+    look_ahead(work, job)
+    work.write("save_jobs", job.saved())
+    work.audit("JOB_MODIFIED", job.uuid, None, by, "OK", name=name, moved_slot=job.moved_slot, moved_to=job.moved_to)
+    work.transaction.wake()
+    await work.flush()
+    return slot
+
+
+async def drop(work: Work, names: Sequence[str], *, keep_history: bool, by: str) -> int:
+    """Removes jobs; tombstones keep their cursors."""
+    wanted = list(dict.fromkeys(names))
+    jobs = await work.lock_jobs(names=wanted)
+    missing = set(wanted) - {job.name for job in jobs.values()}
+    if missing:
+        raise job_not_found(min(missing))
+    for name, other in await work.transaction.rows("dependents_of", jobs=sorted(jobs)):
+        if name not in wanted:
+            raise InvalidDefinition(
+                f"Job {shown(other)} cannot be dropped: job {shown(name)} depends on it",
+                hint=f"Drop {name} too, or remove its dependency first.",
+            )
+    for runs in (await work.active(sorted(jobs))).values():
+        for number, run, _ in runs.values():
+            if run.state is RunState.RUNNING:
+                work.request_cancel(number, "dropped", by)
+            else:
+                work.end_unstarted(number, RunState.CANCELLED, "dropped", by=by)
+    await work.flush()
+    if not keep_history:
+        await forget_history(work, sorted(jobs))
+    await bury(work, list(jobs.values()), by)
+    work.transaction.wake()
+    return len(jobs)
+
+
+async def forget_history(work: Work, job_uuids: Sequence[str]) -> None:
+    """Deletes every ended run of these jobs, in batches that keep memory flat."""
+    while numbers := [
+        row[0] for row in await work.transaction.rows("history_of_jobs", jobs=list(job_uuids), limit=5000)
+    ]:
+        await forget_runs(work, numbers)
+
+
+async def forget_runs(work: Work, numbers: Sequence[int]) -> None:
+    """Deletes runs with all that hangs on them."""
+    for statement in ("forget_output", "forget_windows", "forget_attempts", "forget_tasks", "forget_runs"):
+        await work.transaction.rows(statement, runs=list(numbers))
+
+
+async def cancel(work: Work, run_ids: Sequence[str], *, by: str, reason: str) -> tuple[RunState, ...]:
+    """Ends what has not started, asks the owner of what runs; answers each run's state after that."""
+    uuids = [uuid_of(run_id) for run_id in run_ids]
+    rows = await work.transaction.rows("find_runs", runs=uuids)
+    numbers = {row[1]: row[0] for row in rows}
+    for run_id, uuid in zip(run_ids, uuids, strict=True):
+        if uuid not in numbers:
+            raise run_not_found(run_id)
+    await work.transaction.rows("lock_jobs_of_runs", runs=sorted(numbers.values()))
+    runs = await work.lock_runs(sorted(numbers.values()))
+    states, ended = {}, []
+    for run in runs.values():
+        state = RunState(run.state)
+        if state is RunState.RUNNING:
+            work.request_cancel(run.run_no, reason, by)
+        elif state in (RunState.PENDING, RunState.QUEUED):
+            work.end_unstarted(run.run_no, RunState.CANCELLED, reason, by=by)
+            work.audit("JOB_CANCELLED", run.job_uuid, run.uuid, by, "CANCELLED", reason=reason)
+            state = RunState.CANCELLED
+            ended.append(run.job_uuid)
+        states[run.uuid] = state
+    await work.flush()
+    if ended:
+        await after_endings(work, ended)
+    work.transaction.wake()
+    return tuple(states[uuid] for uuid in uuids)
+
+
+class Admitter:
+    """Runs that people ask for: triggers, replays, backfills."""
+
+    def __init__(self, work: Work, unplannable: set[str]) -> None:
+        self.work = work
+        self.planner = Planner(work, None, unplannable)
+
+    async def admit(self, requests: Sequence[Admission]) -> tuple[Admitted, ...]:
+        jobs = await self.work.lock_jobs(names=sorted({request.job_name for request in requests}))
+        by_name = {job.name: job for job in jobs.values()}
+        for request in requests:
+            if request.job_name not in by_name:
+                raise job_not_found(request.job_name)
+        answers = [await self._admit(by_name[request.job_name], request) for request in requests]
+        self.work.transaction.wake()
+        return tuple(answers)
+
+    async def _admit(self, job: JobRow, request: Admission) -> Admitted:
+        work = self.work
+        now = work.now // 1000 * 1000
+        payload = payload_text(job.name, request.payload)
+        replayed, only, scheduled = None, None, now
+        if request.origin is Origin.TRIGGER:
+            key: str | None = ids.trigger_key(request.key or _fresh_key(work.now))
+        elif request.origin is Origin.BACKFILL:
+            scheduled = self._past_slot(job, request)
+            key = ids.backfill_key(moment(scheduled))
+        else:
+            key = None
+            replayed = await self._replayed(job, request)
+            born_under = self.work.cache[job.uuid, replayed.version]
+            scheduled, payload = replayed.scheduled_time, replayed.payload or born_under.payload or "null"
+            only = self._only(job, request, replayed)
+        uuid = str(uuid4()) if key is None else ids.keyed_run_id(ids.job_uuid(job.name), key)[len(ids.RUN) :]
+        if key is not None:
+            known = await work.transaction.rows("run_by_key", job=job.uuid, key=key)
+            if known:
+                return Admitted(ids.RUN + known[0][0], RunState(known[0][1]), fresh=False)
+        state, reason = await self._judge(job, request)
+        number = await self._insert(job, request, uuid, key, state, reason, scheduled, payload, replayed, only)
+        # The run it replaces may have ended just now, and then it is this one's turn already.
+        await self.planner.finish()
+        state = RunState((await work.lock_runs([number]))[number].state)
+        return Admitted(ids.RUN + uuid, state, fresh=True)
+
+    async def _judge(self, job: JobRow, request: Admission) -> tuple[RunState, str | None]:
+        work, settings = self.work, self.work.definition(job).settings
+        active = (await work.active([job.uuid])).get(job.uuid, {})
+        others = [run for _, run, _ in active.values()]
+        if request.origin is not Origin.TRIGGER:
+            counts = settings.overlap != "allow" and any(run.counts(work.moment, settings.retry) for run in others)
+            reason = request.reason if request.origin is Origin.REPLAY else None
+            return (RunState.QUEUED if counts else RunState.PENDING), reason
+        verdict = judge_overlap(settings.overlap, others, work.moment, settings.retry)
+        self.planner.carry_out(job, active, verdict)
+        await work.flush()
+        return verdict.state, verdict.reason
+
+    async def _insert(
+        self,
+        job: JobRow,
+        request: Admission,
+        uuid: str,
+        key: str | None,
+        state: RunState,
+        reason: str | None,
+        scheduled: int,
+        payload: str | None,
+        replayed: RunRow | None,
+        only: str | None,
+    ) -> int:
+        work, compiled = self.work, self.work.definition(job)
+        chosen = work.now // 1000 * 1000
+        skipped = state is RunState.SKIPPED
+        await work.reserve(1)
+        number = work.take_number()
+        row: tuple[Any, ...] = (
+            number, uuid, job.uuid, None, scheduled, None, work.now if skipped else None, str(state), key, job.version,
+            str(request.origin), chosen, work.now if state is RunState.PENDING else None, None,
+            None if skipped else deadline_at(moment(chosen), compiled.settings.deadline), 0, None, None, reason,
+            False, None, None, 1, None if replayed is None else replayed.uuid, only, compiled.settings.pool,
+            compiled.pooled, compiled.requires, payload, request.by, work.now,
+        )  # fmt: skip
+        work.write("insert_runs", row)
+        work.audit(str(request.origin), job.uuid, uuid, request.by, str(state), reason=request.reason)
+        await work.flush()
+        return number
+
+    def _past_slot(self, job: JobRow, request: Admission) -> int:
+        schedule, at = self.work.definition(job).schedule, request.scheduled_time
+        if at is None or schedule is None or not schedule.matches(at) or aware(at) > self.work.moment:
+            raise InvalidInput(
+                f"Job {shown(job.name)} had no occurrence at {shown(at)}",
+                hint="Backfill takes past slots of the schedule.",
+            )
+        return milliseconds(aware(at))
+
+    async def _replayed(self, job: JobRow, request: Admission) -> RunRow:
+        run_id = request.replay_of or ""
+        rows = await self.work.transaction.rows("find_runs", runs=[uuid_of(run_id)])
+        found = (await self.work.lock_runs([rows[0][0]]))[rows[0][0]] if rows else None
+        if found is None or found.job_uuid != job.uuid:
+            raise run_not_found(run_id)
+        return found
+
+    def _only(self, job: JobRow, request: Admission, replayed: RunRow) -> str | None:
+        """The tasks to replay: they were part of that run, and still are part of the job."""
+        if request.tasks is None:
+            return None
+        had = self.work.cache[job.uuid, replayed.version].task_names
+        had = had if replayed.only_tasks is None else tuple(json.loads(replayed.only_tasks))
+        known = [name for name in self.work.definition(job).task_names if name in had]
+        for name in request.tasks or ("",):
+            if name not in known:
+                raise InvalidInput(
+                    f"Run {shown(replayed.run_id)} has no task {shown(name)} to replay",
+                    hint=f"It has: {', '.join(known)}.",
+                )
+        return to_json(list(request.tasks))
+
+
+def _fresh_key(now: int) -> str:
+    return str(ids.uuid7(now, os.urandom(10)))

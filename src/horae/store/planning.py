@@ -1,0 +1,336 @@
+"""Planning: due jobs bear their runs, waiting runs are judged when their time comes.
+
+The order inside one pass: requests that came through `cb_schedules`, deadlines, windows whose chosen time has come,
+then the jobs whose alarm rang. Jobs are locked first and their active runs read after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from horae.core.ids import run_uuid, schedule_key
+from horae.core.instant import EPOCH
+from horae.core.lifecycle import JobState, RunState
+from horae.core.occurrence import due, due_alone
+from horae.core.overlap import Overlapping, judge_overlap
+from horae.core.schedule import Once
+from horae.core.slot import Birth, Plan
+from horae.errors import HoraeError
+from horae.store.definitions import Compiled
+from horae.store.driver import Row
+from horae.store.handover import after_endings, dependencies_unmet, finish_once_jobs, judge_waiting_of
+from horae.store.records import Capacity, Claim
+from horae.store.rows import JobRow, job_view, milliseconds, moment, optional_milliseconds
+from horae.store.work import TERMINAL_BIRTHS, Active, Work
+
+ENDLESS = 1_000_000
+
+
+class Planner:
+    """One planning pass in one transaction."""
+
+    def __init__(self, work: Work, start: Capacity | None, unplannable: set[str], *, careful: bool = False) -> None:
+        """`careful`: a key was found taken, so each is looked for before it is used."""
+        self.work = work
+        self.careful = careful
+        self.start = start
+        self.slots = start.slots if start is not None else 0
+        self.unplannable = unplannable
+        self.born = 0
+        self.more = False
+        self._once: list[JobRow] = []
+        self._ended: set[str] = set()
+
+    async def due_jobs(self, limit: int) -> int:
+        """Plans up to `limit` jobs whose alarm rang; returns how many there were."""
+        work = self.work
+        rows = await work.transaction.rows("lock_due_jobs", limit=limit, skip=sorted(self.unplannable))
+        if not rows:
+            return 0
+        await work.cache.load(work.transaction, [(row[0], row[2]) for row in rows])
+        active = await work.active([row[0] for row in rows])
+        await work.reserve(len(rows))
+        for row in self._plain(rows, active):
+            job = JobRow(row)
+            runs = active.get(job.uuid, {})
+            if any(waits for _, _, waits in runs.values()):
+                runs = await self.active_of(job)
+            await self.plan_job(job, runs)
+            await work.reserve(len(rows))
+        await self.finish()
+        self.more = self.more or len(rows) == limit
+        return len(rows)
+
+    def _plain(self, rows: Sequence[Row], active: Mapping[str, Active]) -> Iterator[Row]:
+        """Writes the plain cases, which nearly all runs of a busy catalog are; yields the rows that are not plain.
+
+        Plain: one slot is due, nothing of the job is under way, and the node that asked can start it at once. Jobs with
+        one schedule and one cursor have one answer, so it is looked up before it is worked out.
+        """
+        start, work = self.start, self.work
+        if start is None or self.careful:
+            yield from rows
+            return
+        cache, now, moment_now, handlers, node = work.cache, work.now, work.moment, start.handlers, start.node
+        runs: list[Row] = []
+        tasks: list[Row] = []
+        attempts: list[Row] = []
+        cursors: list[Row] = []
+        batches = {
+            "insert_started_runs": runs,
+            "insert_task_runs": tasks,
+            "insert_attempts": attempts,
+            "advance_cursors": cursors,
+        }
+        answers: dict[tuple[int, int], tuple[int, int] | None] = {}
+        for row in rows:
+            job_uuid, version, cursor = row[0], row[2], row[4]
+            compiled = cache[job_uuid, version]
+            plain = self.slots > 0 and compiled.plain and row[3] == "ENABLED" and row[8] is None
+            if not plain or job_uuid in active or (handlers is not None and not compiled.handlers <= handlers):
+                work.gather(batches)
+                yield row
+                continue
+            key = (id(compiled.rhythm), cursor)
+            if key in answers:
+                found = answers[key]
+            else:
+                found = answers[key] = _alone(compiled, cursor, moment_now)
+            if found is None:
+                work.gather(batches)
+                yield row
+                continue
+            self.born += 1
+            self.slots -= 1
+            slot, following = found
+            second = slot // 1000
+            number = work.take_number()
+            uuid = run_uuid(job_uuid, second)
+            timeout = compiled.timeout
+            expires = None if timeout is None else now + timeout
+            runs.append((number, uuid, job_uuid, node, slot, now, f"schedule:{second}", version, expires))
+            for position, name, begun in compiled.first_rows:
+                tasks.append((number, position, name, "RUNNING" if begun else "PENDING", begun, now if begun else None))
+                if begun:
+                    attempts.append((number, position, 1, node, 1, now))
+            cursors.append((job_uuid, slot, following, now))
+            definition = compiled.definition
+            work.claims.append(
+                Claim(
+                    f"occ_{uuid}",
+                    number,
+                    definition,
+                    slot,
+                    slot,
+                    now,
+                    1,
+                    compiled.starts,
+                    payload=definition.spec.payload,
+                )
+            )
+            work.started.append((number, compiled))
+        work.gather(batches)
+
+    async def plan_job(self, job: JobRow, active: Active, limit: int = 500) -> None:
+        """Lets one locked job bear what is due."""
+        await self._planned(job, self.work.definition(job), active, limit)
+
+    async def finish(self, *, once: bool = True) -> None:
+        """Writes what was gathered, then hands over after the runs that ended; `once`: Once jobs that are done end."""
+        await self.work.flush()
+        ended, self._ended = self._ended, set()
+        if ended:
+            await after_endings(self.work, sorted(ended), once=once)
+        if self._once and once:
+            await finish_once_jobs(self.work, self._once)
+
+    async def active_of(self, job: JobRow) -> Active:
+        """The job's runs that have not ended; those that waited for others are looked at again first."""
+        if await judge_waiting_of(self.work, job.uuid):
+            self._ended.add(job.uuid)
+        return (await self.work.active([job.uuid])).get(job.uuid, {})
+
+    async def _planned(self, job: JobRow, compiled: Compiled, active: Active, limit: int) -> None:
+        work = self.work
+        if compiled.schedule is None:
+            job.wake_at = job.next_run_time = None
+            work.write("save_jobs", job.saved())
+            return
+        view = job_view(job, compiled.definition, tuple(run for _, run, _ in active.values()))
+        try:
+            plan = due(view, work.moment, limit=limit)
+        except HoraeError:
+            # A schedule that cannot be asked here (a custom class this process lacks) is left to others.
+            self.unplannable.add(job.uuid)
+            return
+        await self.apply(job, compiled, plan, active)
+
+    async def apply(self, job: JobRow, compiled: Compiled, plan: Plan, active: Active) -> None:
+        """Writes a plan: endings and cancels first, then births, then the job's cursors."""
+        work = self.work
+        for ending in plan.endings:
+            self._end(job, active, ending.run_id, ending.state, ending.reason)
+        for run_id in plan.cancels:
+            self._stop(job, active, run_id)
+        await work.reserve(len(plan.births))
+        enqueued = [await self._bear(job, compiled, birth) for birth in plan.births]
+        if any(enqueued):
+            job.last_enqueued_at = work.now
+        self.more = self.more or plan.more
+        _move_cursor(job, plan)
+        work.write("save_jobs", job.saved())
+        if isinstance(compiled.schedule, Once):
+            self._once.append(job)
+
+    async def _bear(self, job: JobRow, compiled: Compiled, birth: Birth) -> bool:
+        """Writes one birth; says whether there is now a run that is to start."""
+        if self.careful:
+            key = schedule_key(birth.scheduled_time)
+            if await self.work.transaction.rows("run_by_key", job=job.uuid, key=key):
+                return False
+        self.born += 1
+        if birth.state is not RunState.PENDING or birth.chosen_time > self.work.moment:
+            window = "window" if birth.state is RunState.PENDING else None
+            self.work.bear(compiled, birth, waiting_for=window)
+            return birth.state not in TERMINAL_BIRTHS
+        waiting = await dependencies_unmet(self.work, compiled, birth.scheduled_time)
+        if waiting is RunState.SKIPPED:
+            skipped = Birth(
+                birth.scheduled_time, RunState.SKIPPED, birth.chosen_time, "dependencies", birth.is_recovery,
+                birth.covers_from, birth.covers_to, birth.count, birth.decision,
+            )  # fmt: skip
+            self.work.bear(compiled, skipped)
+            self._ended.add(job.uuid)
+            return False
+        if waiting is RunState.PENDING:
+            self.work.bear(compiled, birth, waiting_for="dependencies")
+        else:
+            self.work.bear(compiled, birth, start=self._taker(compiled))
+        return True
+
+    def _taker(self, compiled: Compiled) -> Capacity | None:
+        """The node that asked, if it can start a run of this job at once."""
+        start = self.start
+        if start is None or self.slots < 1 or compiled.pooled:
+            return None
+        if start.handlers is not None and not compiled.handlers <= start.handlers:
+            return None
+        self.slots -= 1
+        return start
+
+    def _end(self, job: JobRow, active: Active, run_id: str, state: RunState, reason: str) -> None:
+        number, _, _ = active[run_id]
+        self.work.end_unstarted(number, state, reason)
+        self._ended.add(job.uuid)
+
+    def _stop(self, job: JobRow, active: Active, run_id: str) -> None:
+        number, run, _ = active[run_id]
+        if run.state is RunState.RUNNING:
+            self.work.request_cancel(number, "replaced", "replaced")
+            self.work.transaction.wake()
+        else:
+            self.work.end_unstarted(number, RunState.CANCELLED, "replaced", by="replaced")
+            self._ended.add(job.uuid)
+
+    def carry_out(self, job: JobRow, active: Active, verdict: Overlapping) -> None:
+        """What a verdict means for the runs before the one it is about."""
+        for ending in verdict.endings:
+            self._end(job, active, ending.run_id, ending.state, ending.reason)
+        for cancelled in verdict.cancels:
+            self._stop(job, active, cancelled)
+
+    async def judge_waiting(self, limit: int) -> int:
+        """Ends what is past its deadline, and judges the windowed runs whose chosen time has come."""
+        work = self.work
+        late = await work.transaction.rows("lock_late_runs", limit=limit)
+        for number, job_uuid in late:
+            work.end_unstarted(number, RunState.MISSED, "deadline")
+            self._ended.add(job_uuid)
+        await self.finish()
+        ready = await work.transaction.rows("due_windows", limit=limit)
+        jobs = await work.transaction.rows("lock_free_jobs", jobs=sorted({row[1] for row in ready})) if ready else []
+        locked = {job.uuid: job for job in map(JobRow, jobs)}
+        await work.cache.load(work.transaction, [(job.uuid, job.version) for job in locked.values()])
+        for number, job_uuid, version in ready:
+            if job_uuid in locked:
+                await self._judge(locked[job_uuid], number, version)
+        await self.finish()
+        return len(late) + len(ready)
+
+    async def _judge(self, job: JobRow, number: int, version: int) -> None:
+        """The verdict on one windowed run, with the job locked and its other runs read after that."""
+        work = self.work
+        active = (await work.active([job.uuid])).get(job.uuid, {})
+        own = next(((run_id, run) for run_id, (other, run, _) in active.items() if other == number), None)
+        if own is None or own[1].state is not RunState.PENDING:
+            return
+        run_id, run = own
+        compiled = work.definition(job)
+        others = [each for other, each, _ in active.values() if other != number]
+        settings = compiled.settings
+        verdict: Overlapping = judge_overlap(settings.overlap, others, work.moment, settings.retry, run.scheduled_time)
+        self.carry_out(job, active, verdict)
+        if verdict.state is RunState.QUEUED:
+            work.write("queue_runs", (number,))
+        elif verdict.state is RunState.SKIPPED:
+            self._end(job, active, run_id, RunState.SKIPPED, verdict.reason or "overlap")
+        else:
+            born_under = await work.cache.one(work.transaction, job.uuid, version)
+            waiting = await dependencies_unmet(work, born_under, run.scheduled_time)
+            if waiting is RunState.SKIPPED:
+                self._end(job, active, run_id, RunState.SKIPPED, "dependencies")
+            elif waiting is RunState.PENDING:
+                work.write("wait_runs", (number, "dependencies"))
+            else:
+                work.write("ready_runs", (number, milliseconds(run.chosen_time)))
+        await work.flush()
+
+
+async def plan_owed(work: Work, job: JobRow, unplannable: set[str]) -> None:
+    """Plans everything one locked job owes up to now, however much: what a change of the job must not lose."""
+    if job.wake_at is None or job.wake_at > work.now:
+        return
+    planner = Planner(work, None, unplannable)
+    while True:
+        planner.more = False
+        await planner.plan_job(job, await planner.active_of(job), ENDLESS)
+        await planner.finish(once=False)
+        if not planner.more:
+            return
+
+
+def look_ahead(work: Work, job: JobRow) -> None:
+    """Sets `next_run_time` and `wake_at` as planning would, without bearing anything."""
+    compiled = work.definition(job)
+    if compiled.schedule is None or JobState(job.state) is JobState.DISABLED:
+        job.next_run_time = job.wake_at = None
+        return
+    plan = due(job_view(job, compiled.definition, ()), work.moment)
+    job.next_run_time = optional_milliseconds(plan.next_run_time)
+    owes = bool(plan.births or plan.endings or plan.more)
+    job.wake_at = work.now if owes else optional_milliseconds(plan.wake_at)
+
+
+def _alone(compiled: Compiled, cursor: int, now: datetime) -> tuple[int, int] | None:
+    """The one slot that is due and the one after it, in milliseconds; None where planning has more to say."""
+    assert compiled.schedule is not None
+    try:
+        found = due_alone(compiled.schedule, compiled.settings, EPOCH + timedelta(milliseconds=cursor), now)
+    except HoraeError:
+        return None
+    if found is None or found[1] is None:
+        return None
+    return milliseconds(found[0]), milliseconds(found[1])
+
+
+def _move_cursor(job: JobRow, plan: Plan) -> None:
+    job.planned_until = milliseconds(plan.planned_until)
+    job.next_run_time = optional_milliseconds(plan.next_run_time)
+    job.wake_at = optional_milliseconds(plan.wake_at)
+    job.first_seen = False
+    if job.moved_slot is not None and moment(job.moved_slot) <= plan.planned_until:
+        job.moved_slot = job.moved_to = None
+    if plan.resumed:
+        job.state = "ENABLED"
+        job.paused_until = job.pause_note = None

@@ -1,0 +1,262 @@
+"""The Store protocol: the catalog's verbs, each with what it commits together, in which order, and what it raises.
+
+Rules that hold for every verb:
+
+- **One transaction.** A verb commits all it says or nothing. When it raises, nothing was written, with one exception:
+  `StoreUnavailable` with `outcome_unknown` means the connection broke while committing. Every verb may then simply be
+  called again with the same arguments: what was written is recognised by its key, its version or its fence.
+- **One clock.** `now` is read once per transaction, by the store: the server's clock on PostgreSQL, the host's on
+  SQLite, or the clock injected for tests and simulations. It never goes back within one open store.
+- **Lock first, judge second.** What a decision depends on is locked by one statement and read by a later one, then core
+  decides, then one batch writes. Locks are taken in the order nodes, pools, jobs, runs, each in key order; a verb that
+  can do without a row that is locked skips it (`plan`, `dispatch`), the others wait. Where a chain of hand-overs leaves
+  that order, the server finds the deadlock and the verb is repeated.
+- **Rules live in core.** A verb reads rows, asks `horae.core`, writes rows.
+- **Keys are the last word.** `UNIQUE(job_uuid, idempotency_key)` and the derived run uuid make a second run of one slot
+  impossible, whatever a caller forgets.
+- **Owner and fence.** Whoever writes about a RUNNING run names its incarnation and the fence it was given; a miss
+  changes nothing and is told as `Verdict.FENCED`, never raised.
+
+Errors every verb may raise: `StoreUnavailable` (cannot be reached; or lost while at work), `StoreConflict` (deadlock or
+serialization failure: repeat; `horae.store.repeat` does), `StoreFull`, `StoreReadOnly`, `StoreError` (anything else the
+driver said, kept as `__cause__`). Stores never log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from horae.core.job import JobSpec
+from horae.core.lifecycle import JobState, RunState
+from horae.store.records import (
+    Admission,
+    Admitted,
+    AttemptEnd,
+    Capacity,
+    Claim,
+    Defined,
+    Definition,
+    Dispatched,
+    History,
+    JobRecord,
+    NodeRecord,
+    Origin,
+    OutputChunk,
+    Planned,
+    Pulse,
+    RunRecord,
+    Settled,
+    Settlement,
+    Start,
+    Verdict,
+)
+
+__all__ = [
+    "Admission",
+    "Admitted",
+    "AttemptEnd",
+    "Capacity",
+    "Claim",
+    "Defined",
+    "Definition",
+    "Dispatched",
+    "History",
+    "JobRecord",
+    "NodeRecord",
+    "Origin",
+    "OutputChunk",
+    "Planned",
+    "Pulse",
+    "RunRecord",
+    "Settled",
+    "Settlement",
+    "Start",
+    "Store",
+    "Verdict",
+]
+
+
+class Store(Protocol):
+    """A catalog. Open it first; verbs may then be called from many tasks of one event loop."""
+
+    async def open(self) -> None:
+        """Connects and checks the catalog: its schema is current, and this release may read it.
+
+        Raises the store errors of `horae.errors`, each with its next step: unreachable, refused, missing, not a
+        catalog, schema too old (`horae migrate`) or too new, clock implausible.
+        """
+
+    async def close(self) -> None:
+        """Gives every connection and liveness lock back. Closing twice is nothing."""
+
+    async def changed(self, seen: int = 0, timeout: float | None = None) -> int:
+        """Waits until the catalog may have changed since `seen`, and returns the number to pass next time.
+
+        It fires after local commits that give an engine something to do, after those of other processes (NOTIFY, or
+        SQLite's data_version looked at every 100 ms), and after every reconnection; it may fire for nothing. After
+        `timeout` seconds it returns `seen` unchanged. Begin with 0, which returns at once when anything ever fired.
+        """
+
+    # ---- definitions and operations: what people ask -----------------------------------------------------------
+
+    async def define(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        by: str = "local",
+        source: str = "code",
+        defaults: Mapping[str, Any] | None = None,
+        expected: Mapping[str, int] | None = None,
+        reason: str | None = None,
+    ) -> tuple[Defined, ...]:
+        """Creates or changes jobs, all of them or none; answers in the order given.
+
+        Commits together: job, tasks (those gone are retired), dependencies, version, cursor, audit row. A definition
+        equal to the present one changes nothing. From `source="code"`, one equal to the last registered from code
+        changes nothing either, so a restart never undoes an operator's change, and `state` counts only for a new job;
+        from any other source the given `state` counts.
+
+        A new job's cursor stands at now, or where its tombstone left it if that is later; for a Once that lies in the
+        past, just before it, so that planning can run it within its grace or record it MISSED. A changed schedule first
+        bears what the old one owes up to now; then runs born ahead of their time (windows) that have not started are
+        decided anew, or deleted where the new schedule has no such slot. Runs keep the version they were born under.
+
+        `expected` maps names to the version the caller read (0: must not exist). Raises VersionConflict with both
+        versions, NamespaceConflict, InvalidDefinition (unknown dependency or pool, payload that is not JSON, the same
+        name twice), DependencyCycle.
+        """
+
+    async def drop(self, names: Sequence[str], *, keep_history: bool = False, by: str = "local") -> int:
+        """Removes jobs and leaves tombstones with their cursors; returns how many there were.
+
+        Runs that have not started end CANCELLED("dropped"), running ones are asked to stop and keep their rows. Without
+        `keep_history` every ended run goes too. Raises JobNotFound before anything is written, InvalidDefinition where
+        another job depends on one of them.
+        """
+
+    async def set_state(
+        self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None, by: str = "local"
+    ) -> None:
+        """ENABLED, PAUSED (perhaps `until` a time, with a note) or DISABLED.
+
+        What is owed under the old state is planned first; enabling a disabled job starts from now. Raises JobNotFound.
+        """
+
+    async def reschedule(self, name: str, at: datetime, *, by: str = "local") -> datetime:
+        """Moves the job's next slot (the first after its cursor) to `at` and returns the slot's nominal time; nothing
+        else moves. Raises JobNotFound, InvalidInput where the job has no next slot."""
+
+    async def admit(self, requests: Sequence[Admission]) -> tuple[Admitted, ...]:
+        """Bears runs people ask for. The overlap policy speaks, pause and dependencies don't; no cursor moves.
+
+        A key that is known answers with its run, whatever became of it. Backfill and replay line up behind what is
+        active (QUEUED) unless the policy is allow. Raises JobNotFound, RunNotFound (replay), InvalidInput (a backfill
+        time that is no slot, a task that the replayed run did not have).
+        """
+
+    async def cancel(
+        self, run_ids: Sequence[str], *, by: str = "local", reason: str = "cancelled"
+    ) -> tuple[RunState, ...]:
+        """Ends what has not started CANCELLED and hands over; asks the owner of a RUNNING run to stop (the column its
+        heartbeat and `changed` show it). An ended run stays as it is. Answers each run's state after that. Raises
+        RunNotFound before anything is written."""
+
+    async def set_pool(self, name: str, limit: int | None) -> None:
+        """Sets how many runs of a pool may be RUNNING at once on all nodes together; None removes the pool, and runs
+        that wait for it are free."""
+
+    # ---- engine: schedule -> run -> attempt -> outcome -------------------------------------------------------------
+
+    async def join(self, node: UUID, *, name: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+        """Registers an incarnation and takes its liveness lock. Raises NodeNameTaken while another live incarnation has
+        the name; a dead predecessor's row of that name is left to `take_over`."""
+
+    async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
+        """Raises the node's counter by one and compares the rows it owns with `known` (run id to fence): rows it does
+        not know are released as never started (no try is counted), runs it no longer owns are told as lost. Call it
+        after every lost connection, before anything else."""
+
+    async def leave(self, node: UUID) -> int:
+        """Releases what the node still owns, marks it STOPPED, gives its lock back; returns how many were released."""
+
+    async def plan(self, limit: int = 500, start: Capacity | None = None) -> Planned:
+        """Lets due jobs bear their runs: up to `limit` jobs whose `wake_at` has come, the longest waiting first.
+
+        In this order: requests written through `cb_schedules` are applied; waiting runs whose chosen time has come are
+        judged (overlap) and those past their deadline end MISSED; then jobs. Locked jobs are passed over. Runs and
+        cursor commit together. With `start`, runs that may start now, need no pool and no handler the node lacks are
+        born RUNNING, owned by the node, fence 1, with their first attempts, up to its slots. Runs whose dependencies
+        are unmet are born PENDING with `waiting_for` "dependencies".
+        """
+
+    async def dispatch(self, capacity: Capacity) -> Dispatched:
+        """Gives a node that has joined up to `slots` PENDING runs whose `not_before` has come, the oldest first:
+        RUNNING, owner, `fence + 1`, task runs and the attempts that core starts. Pool limits are counted under the
+        pools' locks. Runs whose handlers the node lacks, that wait for something, or whose job has its limit running
+        are passed over. A node that is not ALIVE in the catalog is given nothing."""
+
+    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+        """Writes what became of attempts and says how each run goes on: further attempts, parked for a retry, or ended.
+
+        One transaction for all of them: attempts, task runs, run, then hand-over: the next QUEUED run of the job, runs
+        whose dependencies this completes, runs that wait for a pool; a Once job that is done is disabled or dropped;
+        audit rows. A settlement whose owner or fence does not match is FENCED (ALREADY where that same fence ended the
+        run) and touches nothing.
+        """
+
+    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
+        """Takes the runs of an incarnation that is judged dead, if its counter is still `counter`: attempts end LOST,
+        runs go back to PENDING, or end FAILED_STALE (at most once) or FAILED (lost too often). Its row becomes DEAD, so
+        that nothing it writes counts. Returns how many runs were taken, 0 where the node turned out to live."""
+
+    async def reap(self, limit: int = 500) -> int:
+        """Looks at RUNNING runs: one past its execution timeout is asked to stop; one that was asked and did not stop
+        within `cancel_grace` is ended with a raised fence, FAILED_STALE where time was the reason, else
+        CANCELLED("abandoned"), and hands over. Returns how many it ended."""
+
+    async def sweep(self, limit: int = 500) -> int:
+        """Finds what no hand-over reached: QUEUED runs with nothing before them, runs whose dependencies are met or
+        whose wait is over, Once jobs that are done. Returns how many it moved. In a healthy catalog that is 0."""
+
+    async def retain(self, older_than: timedelta, limit: int = 5000) -> int:
+        """Deletes up to `limit` ended runs whose end lies further back, with all that hangs on them. Cursors,
+        tombstones and audit rows stay. Returns how many; call again while it is `limit`."""
+
+    async def write_output(self, chunks: Sequence[OutputChunk]) -> None:
+        """Appends output; a chunk that is there already is left alone."""
+
+    # ---- reading ---------------------------------------------------------------------------------------------
+
+    async def jobs(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        tag: str | None = None,
+        state: JobState | None = None,
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> tuple[JobRecord, ...]:
+        """Jobs by name, in name order; `after` pages on. Names that don't exist are left out."""
+
+    async def runs(
+        self,
+        *,
+        job: str | None = None,
+        state: RunState | None = None,
+        active: bool = False,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> tuple[RunRecord, ...]:
+        """Runs, the newest born first; `before` (a run id) pages on; `active`: only those that have not ended."""
+
+    async def history(self, run_id: str) -> History:
+        """One run with tasks, attempts and results. Raises RunNotFound."""
+
+    async def nodes(self) -> tuple[NodeRecord, ...]:
+        """Every incarnation that is not STOPPED, with whether its lock is free and how many runs it owns."""
+
+    async def read_output(self, attempt_id: str) -> str:
+        """All an attempt printed; empty where nothing was kept."""

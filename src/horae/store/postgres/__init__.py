@@ -1,0 +1,1 @@
+"""The catalog in a PostgreSQL database, shared by any number of machines."""

@@ -1,0 +1,95 @@
+"""What PostgreSQL's errors mean for whoever uses a catalog, with the next step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+from psycopg import errors as postgres
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from horae.errors import (
+    HoraeError,
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+    shown,
+)
+from horae.store.driver import KeyTaken
+
+
+def shown_place(url: str) -> str:
+    """Where a database is, without its password."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        return "the database"
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"the database {shown(str(parts.get('dbname', '')))} on {parts.get('host', 'this machine')}{port}"
+
+
+@asynccontextmanager
+async def translated(where: str) -> AsyncIterator[None]:
+    """Turns driver errors into ours; `where` is the database or the statement they came from."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _translation(error, where) from error
+    except OSError as error:
+        raise StoreUnavailable(f"Cannot reach {where}: {error}", hint="Check the address and the network.") from error
+
+
+def _translation(error: psycopg.Error, where: str) -> HoraeError:
+    told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    match error:
+        case postgres.SerializationFailure() | postgres.DeadlockDetected() | postgres.LockNotAvailable():
+            return StoreConflict(f"Another transaction was in the way ({told})", hint="Repeat the call.")
+        case postgres.UniqueViolation():
+            return KeyTaken(f"The store has that row already ({shown(where)}): {told}")
+        case postgres.InsufficientPrivilege():
+            hint = "Grant this user the rights on the schema sys, or use the catalog's owner."
+            return StoreRefused(f"No right to do that ({told})", hint=hint)
+        case postgres.ReadOnlySqlTransaction():
+            hint = "This server is a standby or set read-only; connect to the primary."
+            return StoreReadOnly(f"The server takes no writes ({told})", hint=hint)
+        case postgres.DiskFull() | postgres.OutOfMemory():
+            return StoreFull(f"The server has no room left ({told})", hint="Nothing of this transaction was written.")
+        case postgres.InvalidCatalogName():
+            return _missing(told)
+        case postgres.InvalidPassword() | postgres.InvalidAuthorizationSpecification():
+            return _refused(told)
+        case PoolTimeout() | PoolClosed() | psycopg.OperationalError() | psycopg.InterfaceError():
+            return _connection(told, where)
+        case _:
+            return StoreError(f"The store refused a statement ({shown(where)}): {told}")
+
+
+def _connection(told: str, where: str) -> HoraeError:
+    """Errors before a session exists carry no SQLSTATE; the server's words are all there is."""
+    words = told.lower()
+    if "password authentication failed" in words or "no pg_hba.conf entry" in words or "no password supplied" in words:
+        return _refused(told)
+    if "does not exist" in words and "database" in words:
+        return _missing(told)
+    if "does not exist" in words and "role" in words:
+        return _refused(told)
+    return StoreUnavailable(
+        f"Cannot reach {where}: {told}",
+        hint="Check that the server runs and listens there, and that the address is right.",
+    )
+
+
+def _missing(told: str) -> StoreMissing:
+    return StoreMissing(f"The database does not exist: {told}", hint="Create it first: createdb NAME.")
+
+
+def _refused(told: str) -> StoreRefused:
+    return StoreRefused(
+        f"The server refused this user: {told}", hint="Check user name and password in the store's URL."
+    )

@@ -1,0 +1,138 @@
+"""Reading the catalog: jobs, runs, one run's whole history. Nothing here locks or writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from horae.core import ids
+from horae.core.lifecycle import AttemptState, JobState, RunState, TaskState
+from horae.core.report import AttemptRow, RunRow, TaskRow
+from horae.store.operating import run_not_found
+from horae.store.records import History, JobRecord, RunRecord
+from horae.store.rows import JobRow, moment, optional_json, optional_moment, run_record, uuid_of
+from horae.store.work import Work
+
+_VERSION = 7
+"""Where a run's version stands in the rows of `list_*`."""
+
+
+async def jobs(
+    work: Work, names: Sequence[str] | None, tag: str | None, state: JobState | None, after: str | None, limit: int
+) -> tuple[JobRecord, ...]:
+    wanted = None if names is None else [str(ids.job_uuid(name)) for name in names]
+    rows = await work.transaction.rows(
+        "list_jobs", jobs=wanted, tag=tag, state=None if state is None else str(state), after=after, limit=limit
+    )
+    found = [(JobRow(row[:-1]), row[-1]) for row in rows]
+    await work.cache.load(work.transaction, [(job.uuid, job.version) for job, _ in found])
+    return tuple(_job_record(work, job, by) for job, by in found)
+
+
+def _job_record(work: Work, job: JobRow, by: str) -> JobRecord:
+    return JobRecord(
+        job.name,
+        job.version,
+        JobState(job.state),
+        work.definition(job).definition,
+        moment(job.created_at),
+        moment(job.updated_at),
+        by,
+        moment(job.planned_until),
+        optional_moment(job.next_run_time),
+        optional_moment(job.wake_at),
+        optional_moment(job.paused_until),
+        job.pause_note,
+        optional_moment(job.moved_slot),
+        optional_moment(job.moved_to),
+        optional_moment(job.covered_until),
+        optional_moment(job.last_enqueued_at),
+    )
+
+
+async def runs(
+    work: Work, *, job: str | None, state: RunState | None, active: bool, before: str | None, limit: int
+) -> tuple[RunRecord, ...]:
+    number = 2**62
+    if before is not None:
+        found = await work.transaction.rows("find_runs", runs=[uuid_of(before)])
+        if not found:
+            raise run_not_found(before)
+        number = found[0][0]
+    chosen: dict[str, Any] = {"state": None if state is None else str(state), "before": number, "limit": limit}
+    if active or state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING):
+        statement = "list_active_runs"
+        chosen["job"] = None if job is None else str(ids.job_uuid(job))
+    elif job is not None:
+        statement = "list_runs_of_job"
+        chosen["job"] = str(ids.job_uuid(job))
+    else:
+        statement = "list_runs"
+    rows = await work.transaction.rows(statement, **chosen)
+    await work.cache.load(work.transaction, [(row[0], row[_VERSION]) for row in rows])
+    return tuple(_run_record(work, row[0], row[1:]) for row in rows)
+
+
+def _run_record(work: Work, job_uuid: str, row: tuple[Any, ...]) -> RunRecord:
+    """A run's record; where it has no payload of its own, the job's of that version is shown."""
+    record = run_record(row)
+    if row[-1] is not None:
+        return record
+    payload = work.cache[job_uuid, record.version].definition.spec.payload
+    return record if payload is None else replace(record, payload=payload)
+
+
+async def history(work: Work, run_id: str) -> History:
+    rows = await work.transaction.rows("run_by_uuid", run=uuid_of(run_id))
+    if not rows:
+        raise run_not_found(run_id)
+    number, job_uuid, *columns = rows[0]
+    compiled = await work.cache.one(work.transaction, job_uuid, columns[_VERSION - 1])
+    record = _run_record(work, job_uuid, tuple(columns))
+    attempts: dict[int, list[AttemptRow]] = {}
+    uuids = dict(enumerate(compiled.task_uuids))
+    for position, attempt, state, started, ended, error in await work.transaction.rows("read_attempts", run=number):
+        task_run = ids.task_run_id(run_id, uuids[position])
+        row = AttemptRow(
+            ids.attempt_id(task_run, attempt),
+            attempt,
+            AttemptState(state),
+            optional_moment(started),
+            optional_moment(ended),
+            error,
+        )
+        attempts.setdefault(position, []).append(row)
+    tasks, results = [], {}
+    for position, name, state, reason, cancelled_by, result in await work.transaction.rows("read_tasks", run=number):
+        failure = compiled.definition.task_settings[position].failure
+        tries = tuple(attempts.get(position, ()))
+        task_run = ids.task_run_id(run_id, uuids[position])
+        tasks.append(TaskRow(task_run, name, TaskState(state), failure, tries, cancelled_by, reason))
+        if result is not None:
+            results[name] = optional_json(result)
+    return History(
+        _report_row(record, compiled.settings.mode, compiled.settings.failure), tuple(tasks), record, results
+    )
+
+
+def _report_row(record: RunRecord, mode: str, failure: str) -> RunRow:
+    return RunRow(
+        record.run_id,
+        record.job_name,
+        record.state,
+        record.scheduled_time,
+        record.chosen_time,
+        record.started_at,
+        record.completed_at,
+        record.version,
+        str(record.origin),
+        mode,
+        failure,
+        record.is_recovery,
+        record.covers_from,
+        record.covers_to,
+        record.replay_of,
+        record.cancelled_by,
+        record.reason,
+    )

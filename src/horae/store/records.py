@@ -1,0 +1,318 @@
+"""The records that cross the store's door: what verbs take, and what they answer.
+
+Times are aware datetimes in UTC. The two records of the hot path, Claim and Start, keep integers (milliseconds since
+1970) and turn them into datetimes when asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from horae.core.instant import EPOCH
+from horae.core.job import JobSpec, Settings, TaskSpec
+from horae.core.lifecycle import AttemptState, JobState, RunState
+from horae.core.report import RunRow, TaskRow
+
+
+class Origin(StrEnum):
+    """Why a run exists."""
+
+    SCHEDULE = "SCHEDULE"
+    TRIGGER = "TRIGGER"
+    REPLAY = "REPLAY"
+    BACKFILL = "BACKFILL"
+
+
+class Verdict(StrEnum):
+    """How the store took a write that names a run, its owner and its fence."""
+
+    SETTLED = "SETTLED"
+    """written"""
+    ALREADY = "ALREADY"
+    """the same owner and fence ended this run before: a repetition, nothing changed"""
+    FENCED = "FENCED"
+    """the run belongs to somebody else by now, or to nobody: nothing changed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One version of a job, with the settings that hold for the job and for each task. Immutable, so it is cached."""
+
+    spec: JobSpec
+    version: int
+    settings: Settings
+    task_settings: tuple[Settings, ...]
+    handlers: frozenset[str]
+    """The Python callables a node must have to run it."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def tasks(self) -> tuple[TaskSpec, ...]:
+        return self.spec.tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """What `define` did with one job: `change` is created, changed or unchanged."""
+
+    name: str
+    version: int
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as the catalog has it. `wake_at` is the planner's alarm, `next_run_time` what people are shown."""
+
+    name: str
+    version: int
+    state: JobState
+    definition: Definition
+    created_at: datetime
+    updated_at: datetime
+    created_by: str
+    planned_until: datetime
+    next_run_time: datetime | None
+    wake_at: datetime | None
+    paused_until: datetime | None = None
+    pause_note: str | None = None
+    moved_slot: datetime | None = None
+    moved_to: datetime | None = None
+    covered_until: datetime | None = None
+    last_enqueued_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run as the catalog has it, without its tasks. `not_before` and `waiting_for` say what a PENDING run awaits."""
+
+    run_id: str
+    job_name: str
+    state: RunState
+    scheduled_time: datetime
+    chosen_time: datetime
+    origin: Origin
+    version: int
+    fence: int
+    created_at: datetime
+    key: str | None = None
+    not_before: datetime | None = None
+    waiting_for: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    owner: str | None = None
+    reason: str | None = None
+    is_recovery: bool = False
+    covers_from: datetime | None = None
+    covers_to: datetime | None = None
+    count: int = 1
+    replay_of: str | None = None
+    cancel_requested_at: datetime | None = None
+    cancelled_by: str | None = None
+    retry_count: int = 0
+    payload: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One run with its tasks and their attempts, as `core.report.build_report` takes them."""
+
+    run: RunRow
+    tasks: tuple[TaskRow, ...]
+    record: RunRecord
+    results: Mapping[str, Any] = field(default_factory=dict)
+    """What each finished task returned, by task name."""
+
+
+class Start(NamedTuple):
+    """One attempt that has been recorded RUNNING and is now to be made: task by position, attempt from 1."""
+
+    position: int
+    number: int
+
+
+class Claim(NamedTuple):
+    """A run this node owns from now on. Every later write about it carries `fence`."""
+
+    run_id: str
+    run_no: int
+    definition: Definition
+    scheduled_ms: int
+    chosen_ms: int
+    started_ms: int
+    fence: int
+    starts: tuple[Start, ...]
+    origin: str = "SCHEDULE"
+    is_recovery: bool = False
+    covers_from_ms: int | None = None
+    covers_to_ms: int | None = None
+    payload: Any = None
+    spent_ms: int = 0
+    """How long it was RUNNING in earlier stretches: the execution timeout counts them too."""
+
+    @property
+    def job_name(self) -> str:
+        return self.definition.spec.name
+
+    @property
+    def scheduled_time(self) -> datetime:
+        return EPOCH + timedelta(milliseconds=self.scheduled_ms)
+
+    @property
+    def chosen_time(self) -> datetime:
+        return EPOCH + timedelta(milliseconds=self.chosen_ms)
+
+    @property
+    def started_at(self) -> datetime:
+        return EPOCH + timedelta(milliseconds=self.started_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a node can take on: its incarnation, its free slots, and the callables it has (None: whatever there is)."""
+
+    node: str
+    slots: int
+    handlers: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What one planning pass did. `claims` are runs born RUNNING for the node that asked; `more`: ask again at once.
+
+    `wake_at` is the earliest moment any job or waiting run has to be looked at again; None when there is none.
+    """
+
+    now: datetime
+    jobs: int
+    born: int
+    claims: tuple[Claim, ...]
+    wake_at: datetime | None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """The runs a node has been given. `next_at`: the earliest `not_before` among those that only wait for it."""
+
+    now: datetime
+    claims: tuple[Claim, ...]
+    next_at: datetime | None = None
+
+
+class AttemptEnd(NamedTuple):
+    """One attempt's outcome. `result` is JSON text or None; a task that failed has `error` and perhaps a number."""
+
+    position: int
+    number: int
+    state: AttemptState
+    error: str | None = None
+    error_code: int | None = None
+    result: str | None = None
+    rows_affected: int | None = None
+
+
+class Settlement(NamedTuple):
+    """What a node has to say about one run it owns.
+
+    `ends` are the attempts that ended. `stop` ends the run whatever its tasks still say: `cancelled` (the reason goes
+    into the row), or `timeout`. `release` hands the run back: attempts still RUNNING end CANCELLED without counting as
+    tries, and the run goes back to PENDING, or ends CANCELLED where it may be delivered at most once and has started
+    work (`started=True`).
+    """
+
+    run_id: str
+    run_no: int
+    fence: int
+    ends: tuple[AttemptEnd, ...] = ()
+    stop: str | None = None
+    release: bool = False
+    started: bool = True
+
+
+class Settled(NamedTuple):
+    """What became of one settlement. `starts` are the attempts to make next, `cancels` the positions to stop."""
+
+    run_id: str
+    verdict: Verdict
+    state: RunState | None = None
+    starts: tuple[Start, ...] = ()
+    cancels: tuple[int, ...] = ()
+    park_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request for a run outside the schedule's own course.
+
+    TRIGGER: `key` is the caller's idempotency key. REPLAY: `replay_of` names the run, `tasks` the tasks to run (None:
+    all), `reason` why. BACKFILL: `scheduled_time` is the past slot.
+    """
+
+    job_name: str
+    origin: Origin
+    by: str
+    key: str | None = None
+    payload: Any = None
+    scheduled_time: datetime | None = None
+    replay_of: str | None = None
+    tasks: tuple[str, ...] | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The run an admission stands for. `fresh` is false where its key was known already."""
+
+    run_id: str
+    state: RunState
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One incarnation of a node. `lock_free`: its liveness lock could be had, so its process is gone or cut off."""
+
+    node: str
+    name: str | None
+    state: str
+    counter: int
+    started_at: datetime
+    heartbeat_at: datetime
+    lock_free: bool = False
+    running: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """The store's answer to a heartbeat.
+
+    `expelled`: somebody declared this incarnation dead; nothing it writes counts any more. `released` are runs whose
+    rows said they were the node's but which it did not know; `lost` are runs the node knew but no longer owns;
+    `cancels` are those of its runs that somebody asked to stop, with the reason.
+    """
+
+    now: datetime
+    expelled: bool = False
+    released: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    cancels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChunk:
+    """A piece of what one attempt printed; `number` counts from 0 within the attempt."""
+
+    run_no: int
+    position: int
+    attempt: int
+    attempt_id: str
+    number: int
+    text: str

@@ -1,0 +1,301 @@
+"""Between rows and records: milliseconds and datetimes, JSON text and values, a definition's columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from horae.core import ids
+from horae.core.duration import format_duration, parse_duration
+from horae.core.instant import EPOCH, aware, rfc3339
+from horae.core.interval import Every, Iso8601
+from horae.core.job import JobSpec
+from horae.core.lifecycle import JobState, RunState
+from horae.core.overlap import ActiveRun
+from horae.core.schedule import Cron, Once, Schedule, Union
+from horae.core.slot import JobView
+from horae.errors import InvalidDefinition, shown
+from horae.store.driver import Row
+from horae.store.records import Definition, Origin, RunRecord
+
+LOCAL_USER = "d69e9d85-8741-5f42-ab50-f4afa0f8cbf6"
+"""uuid5(NAMESPACE_URL, "urn:horae:user:local"): whoever opens the store directly."""
+
+
+def milliseconds(at: datetime) -> int:
+    """Milliseconds since 1970, finer parts dropped."""
+    elapsed = at - EPOCH
+    return elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
+
+
+def optional_milliseconds(at: datetime | None) -> int | None:
+    return None if at is None else milliseconds(at)
+
+
+def moment(value: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=value)
+
+
+def optional_moment(value: int | None) -> datetime | None:
+    return None if value is None else EPOCH + timedelta(milliseconds=value)
+
+
+def length(value: timedelta | None) -> int | None:
+    """A duration in milliseconds."""
+    return None if value is None else value // timedelta(milliseconds=1)
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON with sorted keys: equal values give equal text."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def optional_json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def payload_text(name: str, payload: Any) -> str | None:
+    """A payload as the catalog keeps it; one that is not JSON is refused by name."""
+    if payload is None:
+        return None
+    try:
+        return to_json(payload)
+    except (TypeError, ValueError) as error:
+        raise InvalidDefinition(
+            f"Job {shown(name)}: its payload is not JSON: {error}",
+            hint="Use dicts, lists, text, numbers, true, false, null.",
+        ) from error
+
+
+def run_id_of(uuid: str) -> str:
+    return ids.RUN + uuid
+
+
+def uuid_of(run_id: str) -> str:
+    """The uuid in a run's id; another kind of id is refused."""
+    return ids.checked_id(run_id, ids.RUN)[len(ids.RUN) :]
+
+
+def deadline_at(chosen: datetime, deadline: timedelta | None) -> int | None:
+    """The last millisecond at which the run may start: deadlines are compared in whole seconds."""
+    return None if deadline is None else milliseconds((chosen + deadline).replace(microsecond=0)) + 999
+
+
+def definition_digest(spec: JobSpec, defaults: Mapping[str, Any]) -> str:
+    """What a registration from code is remembered by; the state it gives counts only once and is left out."""
+    data = spec.to_dict()
+    data.pop("state", None)
+    return sha256(to_json([data, _plain_defaults(defaults)]).encode()).hexdigest()
+
+
+def defaults_text(defaults: Mapping[str, Any]) -> str | None:
+    return to_json(_plain_defaults(defaults)) if defaults else None
+
+
+def _plain_defaults(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    # A spec writes its settings as plain values; the scheduler's defaults have the same form.
+    return dict(JobSpec("defaults", None, settings=defaults).to_dict().get("settings", {})) if defaults else {}
+
+
+def schedule_text(schedule: Schedule | None) -> str:
+    """The schedule as people write it, and as `cb_schedules` takes it back where it can."""
+    match schedule:
+        case None:
+            return ""
+        case Cron():
+            return schedule.expr
+        case Every():
+            return f"every {format_duration(parse_duration(schedule.interval))}"
+        case Iso8601():
+            return schedule.text
+        case Once():
+            return f"once {rfc3339(schedule.at)}"
+        case _:
+            return to_json(schedule.to_dict())
+
+
+def job_columns(definition: Definition) -> tuple[Any, ...]:
+    """The columns of `sys.jobs` that repeat parts of the definition for people who read SQL.
+
+    In the order of the statements `insert_jobs` and `change_jobs`.
+    """
+    spec, settings = definition.spec, definition.settings
+    schedule, task = spec.schedule, spec.tasks[0]
+    kind = task.kind if len(spec.tasks) == 1 else "TASKS"
+    start, end = getattr(schedule, "start", None), getattr(schedule, "end", None)
+    interval = parse_duration(schedule.interval) // timedelta(seconds=1) if isinstance(schedule, Every) else None
+    drop = settings.on_completion == "drop" or (isinstance(schedule, Once) and schedule.drop)
+    timeout = settings.execution_timeout
+    return (
+        spec.description or None,
+        kind,
+        task.handler if kind == "SQL" else None,
+        task.handler if kind == "EXTERNAL" else None,
+        _schedule_kind(schedule),
+        schedule.expr if isinstance(schedule, Cron) else None,
+        interval,
+        optional_milliseconds(schedule.at if isinstance(schedule, Once) else start),
+        optional_milliseconds(end),
+        "UTC" if schedule is None else schedule.timezone,
+        "DROP" if drop else "PRESERVE",
+        settings.retry.max_retries,
+        parse_duration(settings.retry.interval) // timedelta(seconds=1),
+        None if timeout is None else timeout // timedelta(seconds=1),
+        spec.namespace,
+        to_json(list(spec.tags)) if spec.tags else None,
+        schedule_text(schedule),
+    )
+
+
+def _schedule_kind(schedule: Schedule | None) -> str:
+    match schedule:
+        case None:
+            return "NONE"
+        case Cron():
+            return "CRON"
+        case Once():
+            return "AT"
+        case Every():
+            return "EVERY"
+        case Iso8601():
+            return "ISO8601"
+        case Union():
+            return "UNION"
+        case _:
+            return "CUSTOM"
+
+
+def active_run(row: Row) -> ActiveRun:
+    """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery."""
+    uuid, state, scheduled, chosen, waiting_for, is_recovery = row
+    return ActiveRun(
+        ids.RUN + uuid, RunState(state), moment(scheduled), moment(chosen), waiting_for == "retry", bool(is_recovery)
+    )
+
+
+def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...]) -> JobView:
+    """What planning asks core with. The caller has seen to it that there is a schedule."""
+    assert definition.spec.schedule is not None
+    return JobView(
+        job.name,
+        definition.spec.schedule,
+        definition.settings,
+        moment(job.planned_until),
+        JobState(job.state),
+        optional_moment(job.paused_until),
+        optional_moment(job.moved_slot),
+        optional_moment(job.moved_to),
+        optional_moment(job.covered_until),
+        bool(job.first_seen),
+        active,
+    )
+
+
+class JobRow:
+    """A job's row while a verb works on it: mutable, written back by `save_jobs`. In the order of `lock_jobs`."""
+
+    __slots__ = (
+        "covered_until",
+        "created_at",
+        "first_seen",
+        "last_enqueued_at",
+        "moved_slot",
+        "moved_to",
+        "name",
+        "namespace",
+        "next_run_time",
+        "pause_note",
+        "paused_until",
+        "planned_until",
+        "registered",
+        "state",
+        "updated_at",
+        "uuid",
+        "version",
+        "wake_at",
+    )
+
+    registered: str | None
+
+    def __init__(self, row: Row) -> None:
+        (
+            self.uuid,
+            self.name,
+            self.version,
+            self.state,
+            self.planned_until,
+            self.wake_at,
+            self.first_seen,
+            self.paused_until,
+            self.moved_slot,
+            self.moved_to,
+            self.covered_until,
+            self.next_run_time,
+            self.last_enqueued_at,
+            self.pause_note,
+            self.namespace,
+            self.created_at,
+            self.updated_at,
+            self.registered,
+        ) = row
+
+    def saved(self) -> tuple[Any, ...]:
+        """In the order of the statement `save_jobs`."""
+        return (
+            self.uuid,
+            self.state,
+            self.planned_until,
+            self.wake_at,
+            bool(self.first_seen),
+            self.paused_until,
+            self.moved_slot,
+            self.moved_to,
+            self.covered_until,
+            self.next_run_time,
+            self.last_enqueued_at,
+            self.pause_note,
+            self.updated_at,
+        )
+
+
+def run_record(row: Row) -> RunRecord:
+    """From the columns that `runs_*` and `run_by_uuid` select."""
+    (
+        uuid, name, state, scheduled, chosen, origin, version, fence, created, key, not_before, waiting_for, started,
+        completed, owner, reason, is_recovery, covers_from, covers_to, count, replay_of, cancel_at, cancelled_by,
+        retries, payload,
+    ) = row  # fmt: skip
+    return RunRecord(
+        ids.RUN + uuid,
+        name,
+        RunState(state),
+        moment(scheduled),
+        moment(chosen),
+        Origin(origin),
+        version,
+        fence,
+        moment(created),
+        key,
+        optional_moment(not_before),
+        waiting_for,
+        optional_moment(started),
+        optional_moment(completed),
+        owner,
+        reason,
+        bool(is_recovery),
+        optional_moment(covers_from),
+        optional_moment(covers_to),
+        count,
+        None if replay_of is None else ids.RUN + replay_of,
+        optional_moment(cancel_at),
+        cancelled_by,
+        retries,
+        optional_json(payload),
+    )
+
+
+def checked_times(at: datetime, name: str) -> datetime:
+    return aware(at, name)

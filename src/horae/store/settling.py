@@ -1,0 +1,264 @@
+"""Settling: attempts have ended, or a node hands a run back; what becomes of the run is core's to say, ours to write.
+
+The order of locks: jobs, then runs, each in key order. Writes compare owner and fence; a miss is told, never raised.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from horae.core import ids
+from horae.core.lifecycle import AttemptState, RunState, TaskState
+from horae.core.progress import Advance, Ended, TaskProgress, advance
+from horae.store.definitions import Compiled
+from horae.store.dispatching import task_progress, write_task
+from horae.store.driver import Row
+from horae.store.handover import after_endings
+from horae.store.records import AttemptEnd, Settled, Settlement, Start, Verdict
+from horae.store.rows import milliseconds, to_json
+from horae.store.work import RunRow, Work
+
+
+class Settler:
+    """One settle transaction. Gathers which jobs a run of ended, for hand-over and audit."""
+
+    def __init__(self, work: Work, node: str) -> None:
+        self.work = work
+        self.node = node
+        self.ended: list[tuple[RunRow, RunState, str | None]] = []
+        self._parked: list[str] = []
+
+    async def settle_plain(
+        self, settlements: Sequence[Settlement], claimed: Mapping[int, Compiled]
+    ) -> tuple[Settled, ...] | None:
+        """The plain case, which nearly all settlements are: each run's one task succeeded.
+
+        Which job a run is of was remembered when it was claimed; owner, fence and state are compared by the writes
+        themselves. Where any of them misses, None is answered, and the caller starts over with `settle`.
+        """
+        work, node, now = self.work, self.node, self.work.now
+        runs: list[Row] = []
+        tasks: list[Row] = []
+        attempts: list[Row] = []
+        jobs: dict[str, None] = {}
+        lines: list[str] = []
+        for each in settlements:
+            compiled = claimed.get(each.run_no)
+            if compiled is None or not compiled.settles_plain or len(each.ends) != 1 or each.release or each.stop:
+                return None
+            position, attempt, state, _, _, result, affected = each.ends[0]
+            if position != 0 or state != "SUCCESS":
+                return None
+            runs.append((each.run_no, node, each.fence, now, affected))
+            tasks.append((each.run_no, attempt, now, result))
+            attempts.append((each.run_no, attempt, now))
+            jobs[compiled.job_uuid] = None
+            lines.append(f"{each.run_no} {each.run_id[4:]} COMPLETED {each.fence} {now}")
+        await work.transaction.rows("lock_these_jobs", jobs=list(jobs))
+        transaction = work.transaction
+        wanted = len(runs)
+        if await transaction.many("finish_plain_runs", runs) != wanted:
+            return None
+        if await transaction.many("finish_plain_tasks", tasks) != wanted:
+            return None
+        if await transaction.many("finish_plain_attempts", attempts) != wanted:
+            return None
+        only = (next(iter(jobs)), settlements[0].run_id[4:]) if wanted == 1 else (None, None)
+        self._audit_executed(lines, [run[0] for run in runs], *only)
+        not_alone = await work.transaction.rows("jobs_not_alone", jobs=list(jobs))
+        if not_alone:
+            await after_endings(work, [row[0] for row in not_alone])
+        return tuple([Settled(each.run_id, Verdict.SETTLED, RunState.COMPLETED) for each in settlements])
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+        work = self.work
+        numbers = [each.run_no for each in settlements]
+        await work.transaction.rows("lock_jobs_of_runs", runs=numbers)
+        runs = await work.lock_runs(numbers)
+        tasks = await task_progress(work, numbers)
+        repeated = {number for number, times in Counter(numbers).items() if times > 1}
+        answers = []
+        for each in settlements:
+            run = runs.get(each.run_no)
+            refusal = self._refusal(each, run)
+            if refusal is not None or run is None:
+                answers.append(refusal or Settled(each.run_id, Verdict.FENCED))
+                continue
+            answers.append(await self._settle(each, run, tasks[run.run_no]))
+            if each.run_no in repeated:
+                # The same run twice in one call: the second must see what the first wrote.
+                await work.flush()
+                runs |= await work.lock_runs([each.run_no])
+                tasks |= await task_progress(work, [each.run_no])
+        await self.finish()
+        return tuple(answers)
+
+    async def finish(self) -> None:
+        """Writes everything, then audit rows and the hand-over."""
+        self._audit()
+        await self.work.flush()
+        if self.ended or self._parked:
+            jobs = list(dict.fromkeys([*(run.job_uuid for run, _, _ in self.ended), *self._parked]))
+            await self._cover()
+            await after_endings(self.work, jobs)
+
+    def _refusal(self, each: Settlement, run: RunRow | None) -> Settled | None:
+        if run is None or run.uuid != each.run_id[len(ids.RUN) :]:
+            return Settled(each.run_id, Verdict.FENCED)
+        if run.owner != self.node or run.fence != each.fence:
+            return Settled(each.run_id, Verdict.FENCED, RunState(run.state))
+        if run.state == "RUNNING":
+            return None
+        state = RunState(run.state)
+        already = state not in (RunState.PENDING, RunState.QUEUED)
+        return Settled(each.run_id, Verdict.ALREADY if already else Verdict.FENCED, state)
+
+    async def _settle(self, each: Settlement, run: RunRow, tasks: list[TaskProgress]) -> Settled:
+        compiled = self.work.cache[run.job_uuid, run.version]
+        if each.release:
+            return await self._release(run, compiled, tasks, each)
+        stop = each.stop or (run.cancel_reason if run.cancel_requested_at is not None else None)
+        ends = [Ended(end.position, end.number, AttemptState(end.state)) for end in each.ends]
+        step = self._advance(run, compiled, tasks, ends, stop=stop)
+        return self.apply(run, step, each.ends)
+
+    def _advance(
+        self,
+        run: RunRow,
+        compiled: Compiled,
+        tasks: list[TaskProgress],
+        ends: Sequence[Ended],
+        *,
+        stop: str | None = None,
+        release: bool = False,
+        start: bool = True,
+    ) -> Advance:
+        definition = compiled.definition
+        uuids = compiled.task_uuids
+        attempt_ids = {
+            end.position: ids.attempt_id(ids.task_run_id(run.run_id, uuids[end.position]), end.number)
+            for end in ends
+            if 0 <= end.position < len(uuids) and end.number > 0
+        }
+        return advance(
+            tasks,
+            definition.settings,
+            definition.task_settings,
+            ends,
+            self.work.moment,
+            attempt_ids=attempt_ids,
+            stop=stop,
+            release=release,
+            start=start,
+        )
+
+    def apply(self, run: RunRow, step: Advance, told: Sequence[AttemptEnd] = (), *, lost: bool = False) -> Settled:
+        """Writes what core decided about one run this node may write about."""
+        work = self.work
+        by_attempt = {(end.position, end.number): end for end in told}
+        results = {end.position: end.result for end in told if end.state == "SUCCESS"}
+        for end in step.ends:
+            detail = by_attempt.get((end.position, end.number))
+            code, error = (None, None) if detail is None else (detail.error_code, detail.error)
+            work.write("end_attempts", (run.run_no, end.position, end.number, str(end.state), work.now, code, error))
+        for task in step.tasks:
+            write_task(work, run.run_no, task, results.get(task.position) if task.state is TaskState.SUCCESS else None)
+        for position, number in step.starts:
+            work.write("insert_attempts", (run.run_no, position, number, self.node, run.fence, work.now))
+        retries = sum(1 for _, number in step.starts if number > 1)
+        if retries:
+            work.write("count_retries", (run.run_no, retries))
+        starts = tuple(Start(position, number) for position, number in step.starts)
+        if step.outcome is not None:
+            self._end(run, step.outcome, step.reason, told)
+            return Settled(run.run_id, Verdict.SETTLED, step.outcome)
+        if step.park_until is not None:
+            until = milliseconds(step.park_until)
+            waits = None if lost and until <= work.now else "retry"
+            self._park(run, until, waits)
+            return Settled(run.run_id, Verdict.SETTLED, RunState.PENDING, park_until=step.park_until)
+        return Settled(run.run_id, Verdict.SETTLED, RunState.RUNNING, starts, step.cancels)
+
+    async def _release(self, run: RunRow, compiled: Compiled, tasks: list[TaskProgress], each: Settlement) -> Settled:
+        """Hands a run back as if it had not been tried, or ends it where it may not be tried again."""
+        stop = each.stop or (run.cancel_reason if run.cancel_requested_at is not None else None)
+        ends = [Ended(end.position, end.number, AttemptState(end.state)) for end in each.ends]
+        step = self._advance(run, compiled, tasks, ends, stop=stop, release=True)
+        if step.outcome is not None:
+            return self.apply(run, step, each.ends)
+        answer = self.apply(run, Advance(step.tasks, step.ends), each.ends)
+        if each.started and compiled.settings.delivery == "at_most_once":
+            await self.work.flush()
+            self.work.end_unstarted(run.run_no, RunState.CANCELLED, "released")
+            self.ended.append((run, RunState.CANCELLED, "released"))
+            return answer._replace(state=RunState.CANCELLED)
+        self._park(run, self.work.now, None)
+        return answer._replace(state=RunState.PENDING)
+
+    def lost(self, run: RunRow, compiled: Compiled, tasks: list[TaskProgress]) -> None:
+        """Takes a run from a node that is gone: its attempts are LOST, and core says whether it may be tried again."""
+        ends = [
+            Ended(task.position, task.attempts, AttemptState.LOST) for task in tasks if task.state is TaskState.RUNNING
+        ]
+        stop = run.cancel_reason if run.cancel_requested_at is not None else None
+        step = self._advance(run, compiled, tasks, ends, stop=stop, start=False)
+        self.apply(run, step, lost=True)
+
+    def _end(self, run: RunRow, state: RunState, reason: str | None, told: Sequence[AttemptEnd]) -> None:
+        failed = next((end for end in told if end.state in ("FAILED", "TIMEOUT")), None)
+        affected = [end.rows_affected for end in told if end.rows_affected is not None]
+        failing = failed is not None and state is not RunState.COMPLETED
+        self.work.write(
+            "finish_runs",
+            (
+                run.run_no,
+                str(state),
+                self.work.now,
+                reason,
+                failed.error if failed is not None and failing else None,
+                sum(affected) if affected else None,
+                failed.error_code if failed is not None and failing else None,
+            ),
+        )
+        self.ended.append((run, state, reason))
+
+    def _park(self, run: RunRow, until: int, waiting_for: str | None) -> None:
+        compiled = self.work.cache[run.job_uuid, run.version]
+        self.work.write("park_runs", (run.run_no, until, waiting_for, self.work.now, compiled.requires))
+        if compiled.settings.retry.max_retries is None:
+            # Such a run no longer stands before anybody while it waits.
+            self._parked.append(run.job_uuid)
+        self.work.transaction.wake()
+
+    def _audit(self) -> None:
+        """JOB_EXECUTED once for the whole batch, with a digest over the rows; failures and cancellations one by one."""
+        executed = []
+        for run, state, reason in self.ended:
+            if state in (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS):
+                executed.append((run.run_no, run.uuid, state, run.fence, run.job_uuid))
+            else:
+                event = "JOB_CANCELLED" if state is RunState.CANCELLED else "JOB_FAILED"
+                self.work.audit(event, run.job_uuid, run.uuid, self.node, str(state), reason=reason)
+        if executed:
+            executed.sort()
+            lines = [f"{number} {uuid} {state} {fence} {self.work.now}" for number, uuid, state, fence, _ in executed]
+            only = (executed[0][4], executed[0][1]) if len(executed) == 1 else (None, None)
+            self._audit_executed(lines, [each[0] for each in executed], *only)
+
+    def _audit_executed(
+        self, lines: Sequence[str], numbers: Sequence[int], job_uuid: str | None, run_uuid: str | None
+    ) -> None:
+        """One row for the batch: the runs by number, and a digest over one line for each, in that order."""
+        digest = sha256("\n".join(lines).encode()).hexdigest()
+        row = (self.work.now, "JOB_EXECUTED", job_uuid, run_uuid, self.node, "OK", to_json(list(numbers)), digest)
+        self.work.write("insert_audit", row)
+
+    async def _cover(self) -> None:
+        """Remembers how far COMPLETED runs cover, for jobs whose recovery compresses."""
+        for run, state, _ in self.ended:
+            compiled = self.work.cache[run.job_uuid, run.version]
+            if state is RunState.COMPLETED and compiled.settings.recovery == "compressed":
+                self.work.write("cover_jobs", (run.job_uuid, run.covers_to or run.scheduled_time))
+        await self.work.flush()

@@ -1,0 +1,191 @@
+-- Jobs: their rows, their versions, what hangs on a definition. Inside BEGIN IMMEDIATE every row read is locked.
+
+-- name: lock_due_jobs
+SELECT
+    job_uuid, job_name, version, state, planned_until, wake_at, first_seen, paused_until, moved_slot, moved_to,
+    covered_until, next_run_time, last_enqueued_at, pause_note, namespace, created_at, updated_at, registered
+FROM sys.jobs INDEXED BY jobs_wake
+WHERE wake_at <= :now AND job_uuid NOT IN (SELECT value FROM json_each(:skip))
+ORDER BY wake_at, job_uuid
+LIMIT :limit;
+
+-- name: lock_jobs
+SELECT
+    job_uuid, job_name, version, state, planned_until, wake_at, first_seen, paused_until, moved_slot, moved_to,
+    covered_until, next_run_time, last_enqueued_at, pause_note, namespace, created_at, updated_at, registered
+FROM sys.jobs
+WHERE job_uuid IN (SELECT value FROM json_each(:jobs))
+ORDER BY job_uuid;
+
+-- name: lock_free_jobs
+SELECT
+    job_uuid, job_name, version, state, planned_until, wake_at, first_seen, paused_until, moved_slot, moved_to,
+    covered_until, next_run_time, last_enqueued_at, pause_note, namespace, created_at, updated_at, registered
+FROM sys.jobs
+WHERE job_uuid IN (SELECT value FROM json_each(:jobs))
+ORDER BY job_uuid;
+
+-- name: lock_jobs_of_runs
+-- PostgreSQL locks rows here; this transaction is the only writer already.
+SELECT 1 WHERE :runs IS NULL;
+
+-- name: lock_these_jobs
+-- PostgreSQL locks rows here.
+SELECT 1 WHERE :jobs IS NULL;
+
+-- name: load_versions
+SELECT v.job_uuid, v.version, v.definition, v.defaults
+FROM json_each(:wanted) w
+CROSS JOIN sys.job_versions v
+    ON v.job_uuid = json_extract(w.value, '$[0]') AND v.version = json_extract(w.value, '$[1]');
+
+-- name: read_defaults
+SELECT defaults FROM sys.job_versions WHERE job_uuid = :job AND version = :version;
+
+-- name: insert_jobs(job_no, job_uuid, job_name, description, job_type, job_sql, external_command, schedule_kind, cron_expression, interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds, timeout_seconds, namespace, tags, schedule_text, created_by_user_uuid, created_at, state, version, registered, planned_until, next_run_time, wake_at, updated_at)
+INSERT INTO sys.jobs (
+    job_no, job_uuid, job_name, description, job_type, job_sql, external_command, schedule_kind, cron_expression,
+    interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds,
+    timeout_seconds, namespace, tags, schedule_text, created_by_user_uuid, created_at, state, version, registered,
+    planned_until, next_run_time, wake_at, updated_at
+) VALUES (
+    :job_no, :job_uuid, :job_name, :description, :job_type, :job_sql, :external_command, :schedule_kind, :cron_expression,
+    :interval_seconds, :starts_at, :ends_at, :schedule_tz, :on_completion, :max_retries, :retry_backoff_seconds,
+    :timeout_seconds, :namespace, :tags, :schedule_text, :created_by_user_uuid, :created_at, :state, :version,
+    :registered, :planned_until, :next_run_time, :wake_at, :updated_at
+);
+
+-- name: reserve_job_numbers
+UPDATE sys.counters SET value = value + :count WHERE counter_name = 'job'
+RETURNING value - :count + 1, value;
+
+-- name: change_jobs(job_uuid, description, job_type, job_sql, external_command, schedule_kind, cron_expression, interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds, timeout_seconds, namespace, tags, schedule_text, version)
+UPDATE sys.jobs SET
+    description = :description, job_type = :job_type, job_sql = :job_sql, external_command = :external_command,
+    schedule_kind = :schedule_kind, cron_expression = :cron_expression, interval_seconds = :interval_seconds,
+    starts_at = :starts_at, ends_at = :ends_at, schedule_tz = :schedule_tz, on_completion = :on_completion,
+    max_retries = :max_retries, retry_backoff_seconds = :retry_backoff_seconds, timeout_seconds = :timeout_seconds,
+    namespace = :namespace, tags = :tags, schedule_text = :schedule_text, version = :version
+WHERE job_uuid = :job_uuid;
+
+-- name: save_jobs(job_uuid, state, planned_until, wake_at, first_seen, paused_until, moved_slot, moved_to, covered_until, next_run_time, last_enqueued_at, pause_note, updated_at)
+UPDATE sys.jobs SET
+    state = :state, planned_until = :planned_until, wake_at = :wake_at, first_seen = :first_seen,
+    paused_until = :paused_until, moved_slot = :moved_slot, moved_to = :moved_to, covered_until = :covered_until,
+    next_run_time = :next_run_time, last_enqueued_at = :last_enqueued_at, pause_note = :pause_note,
+    updated_at = :updated_at
+WHERE job_uuid = :job_uuid;
+
+-- name: advance_cursors(job_uuid, planned_until, wake_at, now)
+-- The plain case of save_jobs: without a window people are shown the time the alarm rings.
+UPDATE sys.jobs SET
+    planned_until = :planned_until, next_run_time = :wake_at, wake_at = :wake_at, first_seen = 0, last_enqueued_at = :now
+WHERE job_uuid = :job_uuid;
+
+-- name: cover_jobs(job_uuid, covered_until)
+UPDATE sys.jobs SET covered_until = max(coalesce(covered_until, :covered_until), :covered_until) WHERE job_uuid = :job_uuid;
+
+-- name: set_registered(job_uuid, registered)
+UPDATE sys.jobs SET registered = :registered WHERE job_uuid = :job_uuid;
+
+-- name: insert_versions(job_uuid, version, definition, defaults, source, author, reason, created_at)
+INSERT INTO sys.job_versions (job_uuid, version, definition, defaults, source, author, reason, created_at)
+VALUES (:job_uuid, :version, :definition, :defaults, :source, :author, :reason, :created_at);
+
+-- name: upsert_tasks(job_uuid, task_uuid, task_name, position, task_type, handler, settings)
+INSERT INTO sys.job_tasks (job_uuid, task_uuid, task_name, position, task_type, handler, settings)
+VALUES (:job_uuid, :task_uuid, :task_name, :position, :task_type, :handler, :settings)
+ON CONFLICT (job_uuid, task_uuid) DO UPDATE SET
+    position = excluded.position, task_type = excluded.task_type, handler = excluded.handler,
+    settings = excluded.settings, retired_at = NULL;
+
+-- name: retire_tasks
+UPDATE sys.job_tasks SET retired_at = :now
+WHERE job_uuid = :job AND retired_at IS NULL AND task_uuid NOT IN (SELECT value FROM json_each(:kept));
+
+-- name: read_tombstones
+SELECT job_uuid, planned_until, last_version FROM sys.job_tombstones
+WHERE job_uuid IN (SELECT value FROM json_each(:jobs));
+
+-- name: insert_tombstones(job_uuid, job_name, planned_until, last_version, dropped_at, dropped_by)
+INSERT INTO sys.job_tombstones (job_uuid, job_name, planned_until, last_version, dropped_at, dropped_by)
+VALUES (:job_uuid, :job_name, :planned_until, :last_version, :dropped_at, :dropped_by)
+ON CONFLICT (job_uuid) DO UPDATE SET
+    planned_until = max(planned_until, excluded.planned_until), last_version = excluded.last_version,
+    dropped_at = excluded.dropped_at, dropped_by = excluded.dropped_by;
+
+-- name: delete_tombstones(job_uuid)
+DELETE FROM sys.job_tombstones WHERE job_uuid = :job_uuid;
+
+-- name: delete_jobs(job_uuid)
+DELETE FROM sys.jobs WHERE job_uuid = :job_uuid;
+
+-- name: lock_dependencies
+-- PostgreSQL takes an advisory lock here.
+SELECT 1;
+
+-- name: dependency_graph
+SELECT j.job_name, o.job_name
+FROM sys.job_dependencies d
+JOIN sys.jobs j ON j.job_uuid = d.job_uuid
+JOIN sys.jobs o ON o.job_uuid = d.depends_on_job_uuid
+ORDER BY 1, 2;
+
+-- name: known_names
+SELECT job_name FROM sys.jobs WHERE job_name IN (SELECT value FROM json_each(:names));
+
+-- name: dependents_of
+SELECT j.job_name, o.job_name
+FROM sys.job_dependencies d
+JOIN sys.jobs j ON j.job_uuid = d.job_uuid
+JOIN sys.jobs o ON o.job_uuid = d.depends_on_job_uuid
+WHERE d.depends_on_job_uuid IN (SELECT value FROM json_each(:jobs))
+ORDER BY 1, 2;
+
+-- name: insert_dependencies(job_uuid, depends_on)
+INSERT INTO sys.job_dependencies (job_uuid, depends_on_job_uuid) VALUES (:job_uuid, :depends_on)
+ON CONFLICT (job_uuid, depends_on_job_uuid) DO NOTHING;
+
+-- name: delete_dependencies(job_uuid)
+DELETE FROM sys.job_dependencies WHERE job_uuid = :job_uuid;
+
+-- name: list_jobs
+SELECT
+    j.job_uuid, j.job_name, j.version, j.state, j.planned_until, j.wake_at, j.first_seen, j.paused_until, j.moved_slot,
+    j.moved_to, j.covered_until, j.next_run_time, j.last_enqueued_at, j.pause_note, j.namespace, j.created_at,
+    j.updated_at, j.registered, coalesce(v.author, 'local')
+FROM sys.jobs j
+LEFT JOIN sys.job_versions v ON v.job_uuid = j.job_uuid
+    AND v.version = (
+        SELECT min(w.version) FROM sys.job_versions w WHERE w.job_uuid = j.job_uuid AND w.created_at >= j.created_at
+    )
+WHERE (:jobs IS NULL OR j.job_uuid IN (SELECT value FROM json_each(:jobs)))
+    AND (:state IS NULL OR j.state = :state)
+    AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(j.tags) t WHERE t.value = :tag))
+    AND j.job_name > coalesce(:after, '')
+ORDER BY j.job_name
+LIMIT :limit;
+
+-- name: read_pools
+SELECT pool_name, max_running FROM sys.pools ORDER BY pool_name;
+
+-- name: upsert_pool
+INSERT INTO sys.pools (pool_name, max_running, updated_at) VALUES (:pool, :limit, :now)
+ON CONFLICT (pool_name) DO UPDATE SET max_running = excluded.max_running, updated_at = excluded.updated_at;
+
+-- name: delete_pool
+DELETE FROM sys.pools WHERE pool_name = :pool;
+
+-- name: insert_audit(at, event, job_uuid, job_run_uuid, actor, outcome, details, digest)
+INSERT INTO sys.audit (at, event, job_uuid, job_run_uuid, actor, outcome, details, digest)
+VALUES (:at, :event, :job_uuid, :job_run_uuid, :actor, :outcome, :details, :digest);
+
+-- name: open_requests
+SELECT r.request_no, j.job_name, r.job_uuid, r.field, r.value, r.requested_by
+FROM sys.schedule_requests r
+LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid
+WHERE r.applied_at IS NULL
+ORDER BY r.request_no;
+
+-- name: close_request
+UPDATE sys.schedule_requests SET applied_at = :now, error = :error WHERE request_no = :request;

@@ -1,0 +1,304 @@
+-- Runs, their tasks and attempts: birth, claim, end.
+
+-- name: look_around
+SELECT
+    EXISTS (SELECT 1 FROM sys.schedule_requests WHERE applied_at IS NULL),
+    EXISTS (SELECT 1 FROM sys.job_runs INDEXED BY job_runs_deadline WHERE deadline_at < :now)
+        OR EXISTS (
+            SELECT 1 FROM sys.job_runs INDEXED BY job_runs_claim WHERE not_before <= :now AND waiting_for = 'window'
+        );
+
+-- name: next_wake
+SELECT min(at) FROM (
+    SELECT min(wake_at) AS at FROM sys.jobs INDEXED BY jobs_wake
+    WHERE wake_at IS NOT NULL AND job_uuid NOT IN (SELECT value FROM json_each(:skip))
+    UNION ALL
+    SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_claim
+    WHERE not_before IS NOT NULL AND waiting_for = 'window'
+);
+
+-- name: next_start
+SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_claim
+WHERE not_before > :now AND (waiting_for IS NULL OR waiting_for = 'retry');
+
+-- name: reserve_run_numbers
+UPDATE sys.counters SET value = value + :count WHERE counter_name = 'run'
+RETURNING value - :count + 1, value;
+
+-- name: active_runs
+SELECT r.job_uuid, r.run_no, r.job_run_uuid, r.state, r.scheduled_time, r.chosen_time, r.waiting_for, r.is_recovery
+FROM json_each(:jobs) j
+CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = j.value
+WHERE r.completed_at IS NULL
+ORDER BY r.run_no;
+
+-- name: jobs_not_alone
+-- Jobs that have another run under way, that others depend on, or that fire once: only those have anything to hand over.
+SELECT j.value FROM json_each(:jobs) j
+WHERE EXISTS (
+    SELECT 1 FROM sys.job_runs r INDEXED BY job_runs_active WHERE r.job_uuid = j.value AND r.completed_at IS NULL
+) OR EXISTS (
+    SELECT 1 FROM sys.job_dependencies d WHERE d.depends_on_job_uuid = j.value
+) OR EXISTS (
+    SELECT 1 FROM sys.jobs o WHERE o.job_uuid = j.value AND o.schedule_kind = 'AT'
+);
+
+-- name: lock_runs
+SELECT
+    run_no, job_run_uuid, job_uuid, version, state, assigned_node_uuid, fence, scheduled_time, chosen_time, started_at,
+    resumed_at, spent_ms, cancel_requested_at, cancel_reason, waiting_for, origin, is_recovery, covers_from, covers_to,
+    only_tasks, pool_name, payload
+FROM json_each(:runs) j
+CROSS JOIN sys.job_runs r ON r.run_no = j.value
+ORDER BY run_no;
+
+-- name: find_runs
+SELECT run_no, job_run_uuid FROM sys.job_runs WHERE job_run_uuid IN (SELECT value FROM json_each(:runs));
+
+-- name: run_by_key
+SELECT job_run_uuid, state FROM sys.job_runs WHERE job_uuid = :job AND idempotency_key = :key;
+
+-- name: insert_runs(run_no, job_run_uuid, job_uuid, node, scheduled_time, started_at, completed_at, state, idempotency_key, version, origin, chosen_time, not_before, waiting_for, deadline_at, fence, resumed_at, expires_at, reason, is_recovery, covers_from, covers_to, covers_count, replay_of, only_tasks, pool_name, limited, requires, payload, requested_by, created_at)
+INSERT INTO sys.job_runs (
+    run_no, job_run_uuid, job_uuid, assigned_node_uuid, scheduled_time, started_at, completed_at, state,
+    idempotency_key, version, origin, chosen_time, not_before, waiting_for, deadline_at, fence, resumed_at, expires_at,
+    reason, is_recovery, covers_from, covers_to, covers_count, replay_of, only_tasks, pool_name, limited, requires,
+    payload, requested_by, created_at
+) VALUES (
+    :run_no, :job_run_uuid, :job_uuid, :node, :scheduled_time, :started_at, :completed_at, :state,
+    :idempotency_key, :version, :origin, :chosen_time, :not_before, :waiting_for, :deadline_at, :fence, :resumed_at,
+    :expires_at, :reason, :is_recovery, :covers_from, :covers_to, :covers_count, :replay_of, :only_tasks, :pool_name,
+    :limited, :requires, :payload, :requested_by, :created_at
+);
+
+-- name: insert_started_runs(run_no, job_run_uuid, job_uuid, node, scheduled_time, now, idempotency_key, version, expires_at)
+-- The plain case of insert_runs: born RUNNING, everything else at its default.
+INSERT INTO sys.job_runs (
+    run_no, job_run_uuid, job_uuid, assigned_node_uuid, scheduled_time, started_at, state, idempotency_key, version,
+    chosen_time, fence, resumed_at, expires_at, created_at
+) VALUES (
+    :run_no, :job_run_uuid, :job_uuid, :node, :scheduled_time, :now, 'RUNNING', :idempotency_key, :version,
+    :scheduled_time, 1, :now, :expires_at, :now
+);
+
+-- name: insert_windows(run_no, period_key, window_start, window_end, chosen_time, seed_hash, distribution, attempts, reason, core_version, tzdata_version)
+INSERT INTO sys.run_windows (
+    run_no, period_key, window_start, window_end, chosen_time, seed_hash, distribution, attempts, reason, core_version,
+    tzdata_version
+) VALUES (
+    :run_no, :period_key, :window_start, :window_end, :chosen_time, :seed_hash, :distribution, :attempts, :reason,
+    :core_version, :tzdata_version
+);
+
+-- name: insert_task_runs(run_no, position, task_name, state, attempts, started_at)
+INSERT INTO sys.task_runs (run_no, position, task_name, state, attempts, started_at)
+VALUES (:run_no, :position, :task_name, :state, :attempts, :started_at);
+
+-- name: insert_attempts(run_no, position, attempt_no, node, fence, started_at)
+INSERT INTO sys.task_attempts (run_no, position, attempt_no, state, node_uuid, fence, started_at)
+VALUES (:run_no, :position, :attempt_no, 'RUNNING', :node, :fence, :started_at);
+
+-- name: limited_runs_due
+SELECT EXISTS (
+    SELECT 1 FROM sys.job_runs INDEXED BY job_runs_claim
+    WHERE not_before <= :now AND limited AND (waiting_for IS NULL OR waiting_for = 'retry')
+);
+
+-- name: claimable_runs
+SELECT
+    run_no, job_run_uuid, job_uuid, version, state, assigned_node_uuid, fence, scheduled_time, chosen_time, started_at,
+    resumed_at, spent_ms, cancel_requested_at, cancel_reason, waiting_for, origin, is_recovery, covers_from, covers_to,
+    only_tasks, pool_name, payload
+FROM sys.job_runs INDEXED BY job_runs_claim
+WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
+    AND (deadline_at IS NULL OR deadline_at >= :now)
+    AND (:handlers IS NULL OR requires IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
+    ))
+ORDER BY not_before, run_no
+LIMIT :limit;
+
+-- name: claimable_candidates
+SELECT
+    run_no, job_run_uuid, job_uuid, version, state, assigned_node_uuid, fence, scheduled_time, chosen_time, started_at,
+    resumed_at, spent_ms, cancel_requested_at, cancel_reason, waiting_for, origin, is_recovery, covers_from, covers_to,
+    only_tasks, pool_name, payload, not_before
+FROM sys.job_runs INDEXED BY job_runs_claim
+WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
+    AND (deadline_at IS NULL OR deadline_at >= :now)
+    AND (:handlers IS NULL OR requires IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
+    ))
+    AND (not_before, run_no) > (:after, :last)
+ORDER BY not_before, run_no
+LIMIT :limit;
+
+-- name: lock_pools
+SELECT pool_name, max_running FROM sys.pools ORDER BY pool_name;
+
+-- name: lock_limited_jobs
+-- PostgreSQL locks rows here.
+SELECT 1;
+
+-- name: running_in_pools
+SELECT pool_name, count(*) FROM sys.job_runs INDEXED BY job_runs_active
+WHERE completed_at IS NULL AND state = 'RUNNING' AND pool_name IS NOT NULL
+GROUP BY pool_name;
+
+-- name: running_in_jobs
+SELECT r.job_uuid, count(*)
+FROM json_each(:jobs) j
+CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = j.value
+WHERE r.completed_at IS NULL AND r.state = 'RUNNING'
+GROUP BY r.job_uuid;
+
+-- name: start_runs(run_no, node, now, expires_at, retries)
+UPDATE sys.job_runs SET
+    state = 'RUNNING', assigned_node_uuid = :node, fence = fence + 1, started_at = coalesce(started_at, :now),
+    resumed_at = :now, expires_at = :expires_at, not_before = NULL, waiting_for = NULL, deadline_at = NULL,
+    retry_count = retry_count + :retries
+WHERE run_no = :run_no AND state = 'PENDING';
+
+-- name: finish_runs(run_no, state, now, reason, result_message, rows_affected, error_code)
+UPDATE sys.job_runs SET
+    state = :state, completed_at = :now, reason = :reason, result_message = :result_message,
+    rows_affected = :rows_affected, error_code = :error_code, spent_ms = spent_ms + :now - resumed_at
+WHERE run_no = :run_no AND state = 'RUNNING';
+
+-- name: finish_plain_runs(run_no, node, fence, now, rows_affected)
+-- The plain case of finish_runs, which compares owner and fence itself instead of reading them first.
+UPDATE sys.job_runs SET
+    state = 'COMPLETED', completed_at = :now, reason = NULL, rows_affected = :rows_affected,
+    spent_ms = spent_ms + :now - resumed_at
+WHERE run_no = :run_no AND fence = :fence AND assigned_node_uuid = :node AND state = 'RUNNING';
+
+-- name: finish_plain_tasks(run_no, attempt_no, now, result)
+UPDATE sys.task_runs SET state = 'SUCCESS', completed_at = :now, result = :result
+WHERE run_no = :run_no AND position = 0 AND attempts = :attempt_no AND state = 'RUNNING';
+
+-- name: finish_plain_attempts(run_no, attempt_no, now)
+UPDATE sys.task_attempts SET state = 'SUCCESS', ended_at = :now
+WHERE run_no = :run_no AND position = 0 AND attempt_no = :attempt_no AND state = 'RUNNING';
+
+-- name: end_runs(run_no, state, now, reason, by, fence_up)
+UPDATE sys.job_runs SET
+    state = :state, completed_at = :now, reason = :reason, not_before = NULL, waiting_for = NULL, deadline_at = NULL,
+    cancelled_by = coalesce(:by, cancelled_by), fence = fence + :fence_up
+WHERE run_no = :run_no AND completed_at IS NULL;
+
+-- name: park_runs(run_no, not_before, waiting_for, now, requires)
+UPDATE sys.job_runs SET
+    state = 'PENDING', not_before = :not_before, waiting_for = :waiting_for, assigned_node_uuid = NULL,
+    spent_ms = spent_ms + :now - resumed_at, resumed_at = NULL, expires_at = NULL, requires = :requires,
+    cancel_requested_at = NULL, cancel_reason = NULL, cancelled_by = NULL
+WHERE run_no = :run_no AND state = 'RUNNING';
+
+-- name: ready_runs(run_no, not_before)
+UPDATE sys.job_runs SET state = 'PENDING', not_before = :not_before, waiting_for = NULL
+WHERE run_no = :run_no AND (state = 'PENDING' OR state = 'QUEUED');
+
+-- name: queue_runs(run_no)
+UPDATE sys.job_runs SET state = 'QUEUED', not_before = NULL, waiting_for = NULL WHERE run_no = :run_no AND state = 'PENDING';
+
+-- name: wait_runs(run_no, waiting_for)
+UPDATE sys.job_runs SET state = 'PENDING', not_before = NULL, waiting_for = :waiting_for
+WHERE run_no = :run_no AND (state = 'PENDING' OR state = 'QUEUED');
+
+-- name: redecide_runs(run_no, chosen_time, deadline_at)
+UPDATE sys.job_runs SET chosen_time = :chosen_time, not_before = :chosen_time, deadline_at = :deadline_at
+WHERE run_no = :run_no AND state = 'PENDING' AND waiting_for = 'window';
+
+-- name: delete_runs(run_no)
+DELETE FROM sys.job_runs WHERE run_no = :run_no;
+
+-- name: request_cancels(run_no, now, reason, by)
+UPDATE sys.job_runs SET cancel_requested_at = :now, cancel_reason = :reason, cancelled_by = :by
+WHERE run_no = :run_no AND state = 'RUNNING' AND cancel_requested_at IS NULL;
+
+-- name: count_retries(run_no, retries)
+UPDATE sys.job_runs SET retry_count = retry_count + :retries WHERE run_no = :run_no;
+
+-- name: read_task_runs
+SELECT run_no, position, task_name, state, attempts, failures, lost, retry_at, reason, cancelled_by
+FROM json_each(:runs) j
+CROSS JOIN sys.task_runs t ON t.run_no = j.value
+ORDER BY run_no, position;
+
+-- name: update_task_runs(run_no, position, state, attempts, failures, lost, retry_at, started_at, completed_at, result, reason, cancelled_by)
+UPDATE sys.task_runs SET
+    state = :state, attempts = :attempts, failures = :failures, lost = :lost, retry_at = :retry_at,
+    started_at = coalesce(started_at, :started_at), completed_at = :completed_at, result = coalesce(:result, result),
+    reason = :reason, cancelled_by = :cancelled_by
+WHERE run_no = :run_no AND position = :position;
+
+-- name: end_attempts(run_no, position, attempt_no, state, ended_at, error_code, error_message)
+UPDATE sys.task_attempts SET state = :state, ended_at = :ended_at, error_code = :error_code, error_message = :error_message
+WHERE run_no = :run_no AND position = :position AND attempt_no = :attempt_no AND state = 'RUNNING';
+
+-- name: end_open_attempts(run_no, state, now)
+UPDATE sys.task_attempts SET state = :state, ended_at = :now WHERE run_no = :run_no AND state = 'RUNNING';
+
+-- name: end_open_tasks(run_no, now, reason)
+UPDATE sys.task_runs SET
+    state = CASE WHEN attempts = 0 THEN 'SKIPPED' ELSE 'CANCELLED' END, completed_at = :now, retry_at = NULL,
+    cancelled_by = :reason
+WHERE run_no = :run_no AND (state = 'PENDING' OR state = 'RUNNING');
+
+-- name: lock_late_runs
+SELECT run_no, job_uuid FROM sys.job_runs INDEXED BY job_runs_deadline
+WHERE deadline_at < :now AND (state = 'PENDING' OR state = 'QUEUED') AND started_at IS NULL
+ORDER BY deadline_at, run_no
+LIMIT :limit;
+
+-- name: due_windows
+SELECT run_no, job_uuid, version FROM sys.job_runs INDEXED BY job_runs_claim
+WHERE not_before <= :now AND waiting_for = 'window'
+ORDER BY not_before, run_no
+LIMIT :limit;
+
+-- name: window_runs_ahead
+SELECT run_no, scheduled_time, version FROM sys.job_runs INDEXED BY job_runs_active
+WHERE job_uuid = :job AND completed_at IS NULL AND waiting_for = 'window' AND origin = 'SCHEDULE' AND scheduled_time > :now
+ORDER BY run_no;
+
+-- name: slots_ahead
+SELECT scheduled_time FROM sys.job_runs
+WHERE job_uuid = :job AND idempotency_key > :key AND idempotency_key < 'schedule;';
+
+-- name: latest_in_window
+-- Scheduled runs are found by their keys, which sort by time; all others by their own index.
+SELECT job_uuid, state FROM (
+    SELECT job_uuid, state, row_number() OVER (PARTITION BY job_uuid ORDER BY scheduled_time DESC, run_no DESC) AS place
+    FROM (
+        SELECT r.job_uuid, r.state, r.scheduled_time, r.run_no
+        FROM json_each(:jobs) j
+        CROSS JOIN sys.job_runs r ON r.run_no = (
+            SELECT s.run_no FROM sys.job_runs s
+            WHERE s.job_uuid = j.value AND s.idempotency_key > :after_key AND s.idempotency_key <= :until_key
+            ORDER BY s.idempotency_key DESC LIMIT 1
+        )
+        UNION ALL
+        SELECT m.job_uuid, m.state, m.scheduled_time, m.run_no
+        FROM json_each(:jobs) j
+        CROSS JOIN sys.job_runs m INDEXED BY job_runs_manual ON m.job_uuid = j.value
+        WHERE m.origin <> 'SCHEDULE' AND m.scheduled_time > :after AND m.scheduled_time <= :until
+    )
+) WHERE place = 1;
+
+-- name: lock_waiting_runs
+SELECT run_no, job_uuid, version, scheduled_time FROM sys.job_runs INDEXED BY job_runs_active
+WHERE completed_at IS NULL AND waiting_for = 'dependencies'
+ORDER BY run_no;
+
+-- name: lock_waiting_runs_of
+SELECT run_no, job_uuid, version, scheduled_time FROM sys.job_runs INDEXED BY job_runs_active
+WHERE job_uuid = :job AND completed_at IS NULL AND waiting_for = 'dependencies'
+ORDER BY run_no;
+
+-- name: lock_dependent_runs
+SELECT r.run_no, r.job_uuid, r.version, r.scheduled_time
+FROM json_each(:jobs) j
+CROSS JOIN sys.job_dependencies d INDEXED BY job_dependencies_on ON d.depends_on_job_uuid = j.value
+CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = d.job_uuid
+WHERE r.completed_at IS NULL AND r.waiting_for = 'dependencies'
+ORDER BY r.run_no;

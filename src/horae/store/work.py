@@ -1,0 +1,301 @@
+"""One transaction's work on the catalog: rows read and locked, writes gathered into batches, in the order that is safe.
+
+Verbs ask core and tell this object what to write; `flush` writes it, and whoever reads rows that were just changed
+flushes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from horae.core import ids
+from horae.core.decision import Decision
+from horae.core.lifecycle import RunState
+from horae.core.overlap import ActiveRun
+from horae.core.slot import Birth
+from horae.store.definitions import Compiled, DefinitionCache
+from horae.store.driver import Row, Transaction
+from horae.store.records import Capacity, Claim
+from horae.store.rows import JobRow, active_run, deadline_at, milliseconds, moment, optional_milliseconds, to_json
+
+TERMINAL_BIRTHS = frozenset({RunState.SKIPPED, RunState.MISSED, RunState.UNSCHEDULABLE})
+
+
+Active = dict[str, tuple[int, ActiveRun, bool]]
+"""A job's runs that have not ended, by run id: number, what core has to know, whether it waits for other jobs."""
+
+
+class RunRow(NamedTuple):
+    """A run's row as `lock_runs` and `claimable_runs` select it."""
+
+    run_no: int
+    uuid: str
+    job_uuid: str
+    version: int
+    state: str
+    owner: str | None
+    fence: int
+    scheduled_time: int
+    chosen_time: int
+    started_at: int | None
+    resumed_at: int | None
+    spent_ms: int
+    cancel_requested_at: int | None
+    cancel_reason: str | None
+    waiting_for: str | None
+    origin: str
+    is_recovery: bool
+    covers_from: int | None
+    covers_to: int | None
+    only_tasks: str | None
+    pool_name: str | None
+    payload: str | None
+
+    @property
+    def run_id(self) -> str:
+        return ids.RUN + self.uuid
+
+
+class Work:
+    """What one verb reads and writes in one transaction."""
+
+    def __init__(self, transaction: Transaction, cache: DefinitionCache) -> None:
+        self.transaction = transaction
+        self.cache = cache
+        self.now = transaction.now
+        self.moment: datetime = moment(transaction.now)
+        self.claims: list[Claim] = []
+        self._numbers: list[int] = []
+        self.started: list[tuple[int, Compiled]] = []
+        self._writes: dict[str, list[Row]] = {}
+
+    # ---- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, statement: str, row: Row) -> None:
+        """Gathers one row for a batch; batches are written in the order of _ORDER."""
+        rows = self._writes.get(statement)
+        if rows is None:
+            self._writes[statement] = [row]
+        else:
+            rows.append(row)
+
+    async def flush(self) -> None:
+        writes, self._writes = self._writes, {}
+        for statement in _ORDER:
+            rows = writes.pop(statement, None)
+            if rows is not None:
+                await self.transaction.many(statement, rows)
+        assert not writes, f"statements without a place in the order: {sorted(writes)}"
+
+    async def reserve(self, count: int) -> None:
+        """Makes sure that `count` runs can be numbered."""
+        if len(self._numbers) < count:
+            rows = await self.transaction.rows("reserve_run_numbers", count=count - len(self._numbers))
+            fresh = [number for first, last in rows for number in range(first, last + 1)]
+            # Kept descending: the lowest number is taken off the end.
+            self._numbers = sorted((*self._numbers, *fresh), reverse=True)
+
+    def gather(self, batches: dict[str, list[Row]]) -> None:
+        """Takes whole batches at once and leaves them empty."""
+        for statement, rows in batches.items():
+            if rows:
+                self._writes.setdefault(statement, []).extend(rows)
+                rows.clear()
+
+    def take_number(self) -> int:
+        return self._numbers.pop()
+
+    def audit(
+        self, event: str, job_uuid: str | None, run_uuid: str | None, actor: str, outcome: str, **details: Any
+    ) -> None:
+        self.write(
+            "insert_audit",
+            (self.now, event, job_uuid, run_uuid, actor, outcome, to_json(details) if details else None, None),
+        )
+
+    def bear(
+        self, compiled: Compiled, birth: Birth, *, waiting_for: str | None = None, start: Capacity | None = None
+    ) -> None:
+        """Writes the run of one slot; with `start` it is born RUNNING."""
+        number = self._numbers.pop()
+        second = milliseconds(birth.scheduled_time) // 1000
+        uuid = ids.run_uuid(compiled.job_uuid, second)
+        chosen = milliseconds(birth.chosen_time)
+        state = birth.state
+        pending = state is RunState.PENDING
+        terminal = state in TERMINAL_BIRTHS
+        settings = compiled.settings
+        running = start is not None
+        waits = pending and waiting_for != "dependencies" and not running
+        self.write(
+            "insert_runs",
+            (
+                number,
+                uuid,
+                compiled.job_uuid,
+                start.node if start is not None else None,
+                second * 1000,
+                self.now if running else None,
+                self.now if terminal else None,
+                "RUNNING" if running else str(state),
+                f"schedule:{second}",
+                compiled.definition.version,
+                "SCHEDULE",
+                chosen,
+                chosen if waits else None,
+                None if terminal or running else waiting_for,
+                None if terminal or running else deadline_at(birth.chosen_time, settings.deadline),
+                1 if running else 0,
+                self.now if running else None,
+                self.now + compiled.timeout if running and compiled.timeout is not None else None,
+                birth.reason,
+                birth.is_recovery,
+                optional_milliseconds(birth.covers_from),
+                optional_milliseconds(birth.covers_to),
+                birth.count,
+                None,
+                None,
+                settings.pool,
+                compiled.pooled,
+                compiled.requires,
+                None,
+                None,
+                self.now,
+            ),
+        )
+        if birth.decision is not None:
+            self._window(number, birth.decision)
+        if start is not None:
+            self._start(compiled, number, uuid, second * 1000, chosen, start, birth)
+
+    def _start(
+        self,
+        compiled: Compiled,
+        number: int,
+        uuid: str,
+        scheduled: int,
+        chosen: int,
+        capacity: Capacity,
+        birth: Birth | None,
+    ) -> None:
+        now = self.now
+        for position, name in enumerate(compiled.task_names):
+            if position in compiled.positions:
+                self.write("insert_task_runs", (number, position, name, "RUNNING", 1, now))
+                self.write("insert_attempts", (number, position, 1, capacity.node, 1, now))
+            else:
+                self.write("insert_task_runs", (number, position, name, "PENDING", 0, None))
+        self.started.append((number, compiled))
+        recovery = birth is not None and birth.is_recovery
+        self.claims.append(
+            Claim(
+                ids.RUN + uuid,
+                number,
+                compiled.definition,
+                scheduled,
+                chosen,
+                now,
+                1,
+                compiled.starts,
+                "SCHEDULE",
+                recovery,
+                None if birth is None else optional_milliseconds(birth.covers_from),
+                None if birth is None else optional_milliseconds(birth.covers_to),
+                compiled.definition.spec.payload,
+            )
+        )
+
+    def _window(self, number: int, decision: Decision) -> None:
+        self.write(
+            "insert_windows",
+            (
+                number,
+                decision.period_key,
+                milliseconds(decision.window_start),
+                milliseconds(decision.window_end),
+                optional_milliseconds(decision.chosen_time),
+                decision.seed_hash,
+                decision.distribution.name,
+                decision.attempts,
+                decision.reason,
+                decision.core_version,
+                decision.tzdata_version,
+            ),
+        )
+
+    def end_unstarted(
+        self,
+        number: int,
+        state: RunState,
+        reason: str,
+        *,
+        by: str | None = None,
+        fence_up: bool = False,
+        lost: bool = False,
+    ) -> None:
+        """Ends a run that core did not advance: its tasks that have not ended are skipped or cancelled with it."""
+        self.write("end_runs", (number, str(state), self.now, reason, by, fence_up))
+        self.write("end_open_attempts", (number, "LOST" if lost else "CANCELLED", self.now))
+        self.write("end_open_tasks", (number, self.now, reason))
+
+    def request_cancel(self, number: int, reason: str, by: str) -> None:
+        self.write("request_cancels", (number, self.now, reason, by))
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    async def active(self, job_uuids: Sequence[str]) -> dict[str, Active]:
+        """Runs of these jobs that have not ended, by job."""
+        await self.flush()
+        found: dict[str, Active] = {}
+        for job_uuid, number, *row in await self.transaction.rows("active_runs", jobs=list(job_uuids)):
+            run = active_run(tuple(row))
+            found.setdefault(job_uuid, {})[run.run_id] = (number, run, row[4] == "dependencies")
+        return found
+
+    async def lock_jobs(self, *, uuids: Iterable[str] = (), names: Iterable[str] = ()) -> dict[str, JobRow]:
+        """Locks jobs in key order and returns their rows by uuid; jobs that don't exist are left out."""
+        wanted = [*uuids, *(str(ids.job_uuid(name)) for name in names)]
+        rows = await self.transaction.rows("lock_jobs", jobs=wanted)
+        found = [JobRow(row) for row in rows]
+        await self.cache.load(self.transaction, [(job.uuid, job.version) for job in found])
+        return {job.uuid: job for job in found}
+
+    async def lock_runs(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        rows = await self.transaction.rows("lock_runs", runs=list(numbers))
+        found = {row[0]: RunRow._make(row) for row in rows}
+        await self.cache.load(self.transaction, [(run.job_uuid, run.version) for run in found.values()])
+        return found
+
+    def definition(self, job: JobRow) -> Compiled:
+        return self.cache[job.uuid, job.version]
+
+
+_ORDER = (
+    "delete_runs",
+    "end_runs",
+    "end_open_attempts",
+    "end_open_tasks",
+    "finish_runs",
+    "park_runs",
+    "ready_runs",
+    "queue_runs",
+    "wait_runs",
+    "redecide_runs",
+    "request_cancels",
+    "insert_runs",
+    "insert_started_runs",
+    "start_runs",
+    "update_task_runs",
+    "insert_task_runs",
+    "end_attempts",
+    "insert_attempts",
+    "insert_windows",
+    "count_retries",
+    "advance_cursors",
+    "save_jobs",
+    "cover_jobs",
+    "insert_audit",
+)
+"""Endings before births, runs before what hangs on them, jobs last."""

@@ -1,0 +1,236 @@
+"""Definitions in the model store: what is refused, what counts as a change, and what a change does to runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from horae.core import ids
+from horae.core.dependency import check_graph
+from horae.core.diff import Change, diff_definitions
+from horae.core.instant import floored
+from horae.core.job import JobSpec, effective, parse_settings
+from horae.core.lifecycle import RUNS, JobState, RunState
+from horae.core.schedule import Once
+from horae.core.slot import Birth, decided_slot
+from horae.errors import HoraeError, InvalidDefinition, NamespaceConflict, VersionConflict, shown
+from horae.store.records import Defined, Definition, Origin
+from horae.testing.clock import whole_milliseconds
+from horae.testing.model_plan import plan_owed, scheduled_run, set_alarm
+from horae.testing.model_state import Job, Run, Work
+
+_SECOND = timedelta(seconds=1)
+
+
+def define(
+    work: Work,
+    specs: Sequence[JobSpec],
+    *,
+    by: str,
+    source: str,
+    defaults: Mapping[str, Any] | None,
+    expected: Mapping[str, int] | None,
+) -> tuple[Defined, ...]:
+    level = parse_settings(defaults or {})
+    by_name: dict[str, JobSpec] = {}
+    for spec in specs:
+        if spec.name in by_name:
+            raise InvalidDefinition(f"Job {shown(spec.name)} is defined twice in one call")
+        if not spec.tasks:
+            raise InvalidDefinition(f"Job {shown(spec.name)} has no tasks", hint="Give it at least one task.")
+        by_name[spec.name] = replace(spec, payload=plain_json(spec.payload, InvalidDefinition))
+    for name, version in sorted((expected or {}).items()):
+        _check_expected(work, name, version, by_name.get(name))
+    answers = tuple(_define_one(work, spec, by, source, level) for spec in by_name.values())
+    _check_graph(work, {each.name for each in answers if each.change != "unchanged"})
+    return answers
+
+
+def plain_json(value: Any, error: type[HoraeError]) -> Any:
+    """`value` as it is read back from JSON, or `error` where it cannot be written as that."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError, RecursionError) as cause:
+        raise error(f"Invalid payload {shown(value)}: is not JSON", hint="Use plain values only.") from cause
+
+
+def _check_expected(work: Work, name: str, version: int, spec: JobSpec | None) -> None:
+    job = work.catalog.jobs.get(name)
+    found = 0 if job is None else job.version
+    if found != version:
+        changes = () if job is None or spec is None else _changes(work, job, _as_kept(spec, job))
+        raise VersionConflict(name, version, found, tuple(change.path for change in changes))
+
+
+def _check_graph(work: Work, touched: set[str]) -> None:
+    """Over the whole catalog; what was there before may depend on a Once that has removed itself since."""
+    graph = {}
+    for name, job in work.catalog.jobs.items():
+        others = work.catalog.definition(job).spec.depends_on
+        graph[name] = [other for other in others if name in touched or other in work.catalog.jobs]
+    check_graph(graph)
+
+
+def _define_one(work: Work, spec: JobSpec, by: str, source: str, level: Mapping[str, Any]) -> Defined:
+    said = spec.to_dict()
+    said.pop("state", None)
+    registered = (said, level)
+    job = work.catalog.jobs.get(spec.name)
+    if job is None:
+        job = _create(work, spec, by, level)
+        if source == "code":
+            job.registered = registered
+        return Defined(job.name, job.version, "created")
+    owner = work.catalog.definition(job).spec.namespace
+    if owner != spec.namespace:
+        raise NamespaceConflict(
+            f"Job {shown(job.name)} belongs to namespace {shown(owner)}, not {shown(spec.namespace)}"
+        )
+    if source == "code" and job.registered == registered:
+        return Defined(job.name, job.version, "unchanged")
+    wanted = _as_kept(spec, job)
+    state = job.state if source == "code" else spec.state
+    changed = bool(_changes(work, job, wanted)) or _settings_change(work, job, wanted, level)
+    if changed:
+        _change(work, job, wanted, state, level)
+    elif state is not job.state:
+        plan_owed(work, job)
+        change_state(work, job, state)
+        set_alarm(work, job)
+        changed = True
+    if source == "code":
+        job.registered = registered
+    return Defined(job.name, job.version, "changed" if changed else "unchanged")
+
+
+def _as_kept(spec: JobSpec, job: Job) -> JobSpec:
+    """The spec as versions keep it: anchored where the job is, and without a state, which is the job's."""
+    schedule = None if spec.schedule is None else spec.schedule.anchored(job.created_at)
+    return replace(spec, schedule=schedule, state=JobState.ENABLED)
+
+
+def _changes(work: Work, job: Job, wanted: JobSpec) -> tuple[Change, ...]:
+    return diff_definitions(work.catalog.definition(job).spec, wanted)
+
+
+def _settings_change(work: Work, job: Job, wanted: JobSpec, level: Mapping[str, Any]) -> bool:
+    """Whether other defaults mean something for this job: some are overridden by every level below."""
+    present = work.catalog.definition(job)
+    tasks = tuple(effective(level, wanted.settings, task.settings) for task in wanted.tasks)
+    return present.settings != effective(level, wanted.settings) or present.task_settings != tasks
+
+
+def _definition(work: Work, spec: JobSpec, version: int, level: Mapping[str, Any]) -> Definition:
+    """Makes a version and puts it into the catalog."""
+    settings = effective(level, spec.settings)
+    if settings.pool is not None and settings.pool not in work.catalog.pools:
+        raise InvalidDefinition(
+            f"Job {shown(spec.name)} wants pool {shown(settings.pool)}, which does not exist",
+            hint="Set the pool first.",
+        )
+    made = Definition(
+        spec,
+        version,
+        settings,
+        tuple(effective(level, spec.settings, task.settings) for task in spec.tasks),
+        frozenset(task.handler or task.name for task in spec.tasks if task.kind == "PYTHON"),
+    )
+    work.catalog.definitions[spec.name, version] = made
+    return made
+
+
+def _create(work: Work, spec: JobSpec, by: str, level: Mapping[str, Any]) -> Job:
+    schedule = None if spec.schedule is None else spec.schedule.anchored(work.now)
+    tombstone = work.catalog.tombstones.pop(spec.name, None)
+    cursor = floored(work.now)
+    if tombstone is not None:
+        cursor = max(cursor, tombstone.planned_until)
+    elif isinstance(schedule, Once) and schedule.at <= work.now:
+        cursor = schedule.at - _SECOND
+    version = 1 if tombstone is None else tombstone.version + 1
+    _definition(work, replace(spec, schedule=schedule, state=JobState.ENABLED), version, level)
+    job = Job(spec.name, version, spec.state, level, work.now, work.now, by, cursor)
+    work.catalog.jobs[job.name] = job
+    set_alarm(work, job)
+    return job
+
+
+def _change(work: Work, job: Job, wanted: JobSpec, state: JobState, level: Mapping[str, Any]) -> None:
+    before = work.catalog.definition(job)
+    after = _definition(work, wanted, job.version + 1, level)
+    rescheduled = before.spec.schedule != wanted.schedule
+    moved = rescheduled or before.settings.window != after.settings.window
+    restated = state is not job.state
+    if moved or restated:
+        plan_owed(work, job)
+    job.version = after.version
+    job.defaults = level
+    job.updated_at = work.now
+    if moved:
+        _move_waiting(work, job)
+    if rescheduled:
+        job.planned_until = max(job.planned_until, floored(work.now))
+    if restated:
+        change_state(work, job, state)
+    if moved or restated:
+        set_alarm(work, job)
+
+
+def change_state(work: Work, job: Job, state: JobState, until: datetime | None = None, note: str | None = None) -> None:
+    """Writes the state; what was owed is planned before, and the alarm set after, by the caller."""
+    paused = state is JobState.PAUSED
+    if job.state is JobState.DISABLED and state is not JobState.DISABLED:
+        job.planned_until = max(job.planned_until, floored(work.now))
+    job.state = state
+    job.paused_until = whole_milliseconds(until, "until") if paused and until is not None else None
+    job.pause_note = note if paused else None
+    job.updated_at = work.now
+
+
+def _move_waiting(work: Work, job: Job) -> None:
+    """Runs born ahead of their time follow the new definition, as far as the cursor stands beyond now."""
+    job.moved_slot = None
+    job.moved_to = None
+    schedule = work.catalog.definition(job).spec.schedule
+    waiting = [
+        run
+        for run in work.catalog.active(job.name)
+        if run.origin is Origin.SCHEDULE and run.waiting_for == "window" and run.scheduled_time > work.now
+    ]
+    gone = [run for run in waiting if not _decided_anew(work, job, run)]
+    work.catalog.delete(gone)
+    if schedule is None or job.state is JobState.DISABLED:
+        return
+    for nominal in schedule.between(work.now, job.planned_until):
+        if work.catalog.keyed(job.name, ids.schedule_key(nominal)) is None:
+            _bear_ahead(work, job, nominal)
+
+
+def _decided_anew(work: Work, job: Job, run: Run) -> bool:
+    """Gives the run its place under the new definition; False where it has none."""
+    schedule = work.catalog.definition(job).spec.schedule
+    if schedule is None or not schedule.matches(run.scheduled_time):
+        return False
+    slot = decided_slot(work.view(job), run.scheduled_time)
+    if slot.unschedulable:
+        return False
+    run.chosen_time = whole_milliseconds(slot.chosen)
+    run.not_before = run.chosen_time
+    return True
+
+
+def _bear_ahead(work: Work, job: Job, nominal: datetime) -> None:
+    slot = decided_slot(work.view(job), nominal)
+    state = RunState.UNSCHEDULABLE if slot.unschedulable else RunState.PENDING
+    reason = slot.decision.reason if slot.unschedulable and slot.decision is not None else None
+    run = scheduled_run(work, job, Birth(nominal, state, slot.chosen, reason, decision=slot.decision))
+    RUNS.check(None, run.state)
+    if slot.unschedulable:
+        run.completed_at = work.now
+    else:
+        run.waiting_for = "window"
+        run.not_before = run.chosen_time
+    work.catalog.runs.append(run)

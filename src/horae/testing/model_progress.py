@@ -1,0 +1,259 @@
+"""Runs at work in the model store: claimed, settled, released, taken from a dead node, reaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from horae.core import ids
+from horae.core.lifecycle import ATTEMPTS, TASK_RUNS, AttemptState, RunState, TaskState
+from horae.core.progress import Advance, Ended, TaskProgress, advance
+from horae.store.records import AttemptEnd, Capacity, Claim, Definition, Dispatched, Settled, Settlement, Start, Verdict
+from horae.testing.clock import whole_milliseconds
+from horae.testing.model_moves import end, finish, hand_over_all, is_late, leave_stretch, request_cancel
+from horae.testing.model_show import claim
+from horae.testing.model_state import Attempt, Run, Task, Work
+
+
+def is_alive(work: Work, node: str) -> bool:
+    """Only a node that has joined, and that nobody declared dead, is given anything."""
+    row = work.catalog.nodes.get(node)
+    return row is not None and row.state == "ALIVE"
+
+
+def dispatch(work: Work, capacity: Capacity) -> Dispatched:
+    waiting = [
+        (run.not_before, run.number, run)
+        for run in work.catalog.runs
+        if run.state is RunState.PENDING and run.waiting_for in (None, "retry") and run.not_before is not None
+    ]
+    claims: list[Claim] = []
+    for not_before, _, run in sorted(waiting, key=lambda each: each[:2]):
+        if len(claims) >= capacity.slots or not is_alive(work, capacity.node):
+            break
+        if not_before <= work.now and not is_late(work, run) and _suits(work, run, capacity) and _has_room(work, run):
+            claimed = claim_run(work, run, capacity.node)
+            if claimed is not None:
+                claims.append(claimed)
+    later = [not_before for not_before, _, run in waiting if not_before > work.now]
+    return Dispatched(work.now, tuple(claims), min(later, default=None))
+
+
+def _suits(work: Work, run: Run, capacity: Capacity) -> bool:
+    return capacity.handlers is None or work.catalog.definition(run).handlers <= capacity.handlers
+
+
+def _has_room(work: Work, run: Run) -> bool:
+    """Whether neither the run's pool nor its job has its limit running. A pool nobody has set has no limit."""
+    settings = work.catalog.definition(run).settings
+    running = [other for other in work.catalog.runs if other.state is RunState.RUNNING]
+    limit = None if settings.pool is None else work.catalog.pools.get(settings.pool)
+    if limit is not None:
+        in_pool = [other for other in running if work.catalog.definition(other).settings.pool == settings.pool]
+        if len(in_pool) >= limit:
+            return False
+    of_job = [other for other in running if other.job_name == run.job_name]
+    return settings.max_concurrent is None or len(of_job) < settings.max_concurrent
+
+
+def claim_run(work: Work, run: Run, node: str) -> Claim | None:
+    """Gives the run to the node; None, and nothing changed, where none of its tasks can start yet."""
+    definition = work.catalog.definition(run)
+    tasks = run.tasks or _first_tasks(definition, run)
+    progress = [task.progress for task in tasks]
+    result = advance(progress, definition.settings, definition.task_settings, (), work.now)
+    if not result.starts:
+        return None
+    if run.state is not RunState.RUNNING:
+        run.move(RunState.RUNNING)
+    run.tasks = tasks
+    run.owner = node
+    run.fence += 1
+    run.waiting_for = None
+    run.not_before = None
+    run.stretch_at = work.now
+    if run.started_at is None:
+        run.started_at = work.now
+    _write(work, run, result, ())
+    return claim(work.catalog, run, _starts(result))
+
+
+def _first_tasks(definition: Definition, run: Run) -> list[Task]:
+    TASK_RUNS.check(None, TaskState.PENDING)
+    return [
+        Task(TaskProgress(position, task.name, TaskState.PENDING))
+        for position, task in enumerate(definition.tasks)
+        if run.only is None or task.name in run.only
+    ]
+
+
+def _starts(result: Advance) -> tuple[Start, ...]:
+    return tuple(Start(position, number) for position, number in result.starts)
+
+
+def _write(work: Work, run: Run, result: Advance, given: Sequence[AttemptEnd]) -> None:
+    """Writes attempts and tasks as core advanced them; an end that core did not count leaves no trace."""
+    tasks = {task.progress.position: task for task in run.tasks}
+    for ended in result.ends:
+        task = tasks[ended.position]
+        told = next((each for each in given if (each.position, each.number) == (ended.position, ended.number)), None)
+        attempt = next(each for each in task.attempts if each.number == ended.number)
+        ATTEMPTS.check(attempt.state, ended.state)
+        attempt.state = ended.state
+        attempt.ended_at = work.now
+        attempt.error = None if told is None else told.error
+        if ended.state is AttemptState.SUCCESS and told is not None:
+            task.result = told.result
+    for after in result.tasks:
+        task = tasks[after.position]
+        # A retry without a wait is RUNNING before and after, one attempt further.
+        if task.progress.state is not after.state:
+            TASK_RUNS.check(task.progress.state, after.state)
+        retry_at = None if after.retry_at is None else whole_milliseconds(after.retry_at)
+        task.progress = after._replace(retry_at=retry_at)
+    for position, number in result.starts:
+        ATTEMPTS.check(None, AttemptState.RUNNING)
+        tasks[position].attempts.append(Attempt(number, AttemptState.RUNNING, work.now))
+        run.retry_count += number > 1
+
+
+def _go_on(
+    work: Work,
+    run: Run,
+    given: Sequence[AttemptEnd] = (),
+    *,
+    stop: str | None = None,
+    release: bool = False,
+    start: bool = True,
+) -> Advance:
+    """Asks core how a RUNNING run goes on after `given`, and writes what holds for everybody who asks.
+
+    What is left to the caller is the run that neither ended nor goes on: released, or parked.
+    """
+    if stop is None and run.cancel_requested_at is not None:
+        stop = run.cancel_reason
+    definition = work.catalog.definition(run)
+    attempt_ids = {
+        task.progress.position: ids.attempt_id(run.task_run_id(task.progress.name), task.progress.attempts)
+        for task in run.tasks
+        if task.progress.state is TaskState.RUNNING
+    }
+    result = advance(
+        [task.progress for task in run.tasks],
+        definition.settings,
+        definition.task_settings,
+        [Ended(each.position, each.number, AttemptState(each.state)) for each in given],
+        work.now,
+        attempt_ids=attempt_ids,
+        stop=stop,
+        release=release,
+        start=start,
+    )
+    _write(work, run, result, given)
+    if result.outcome is not None:
+        finish(work, run, result.outcome, result.reason)
+    return result
+
+
+def _put_back(work: Work, run: Run) -> None:
+    """Makes a RUNNING run PENDING, nobody's; the caller says from when on and what it waits for."""
+    leave_stretch(work, run)
+    run.move(RunState.PENDING)
+    run.owner = None
+
+
+def settle(work: Work, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+    answers = tuple(_settle_one(work, str(node), each) for each in settlements)
+    hand_over_all(work)
+    return answers
+
+
+def _settle_one(work: Work, node: str, settlement: Settlement) -> Settled:
+    run = work.catalog.run(settlement.run_id)
+    if run is None:
+        return Settled(settlement.run_id, Verdict.FENCED)
+    ours = run.owner == node and run.fence == settlement.fence
+    if not ours or run.state is not RunState.RUNNING:
+        verdict = Verdict.ALREADY if ours and run.ended else Verdict.FENCED
+        return Settled(run.run_id, verdict, run.state)
+    if settlement.release:
+        release(work, run, settlement.ends, stop=settlement.stop, started=settlement.started)
+        return Settled(run.run_id, Verdict.SETTLED, run.state)
+    result = _go_on(work, run, settlement.ends, stop=settlement.stop)
+    park_until = None
+    if result.park_until is not None:
+        park_until = whole_milliseconds(result.park_until)
+        _put_back(work, run)
+        run.waiting_for = "retry"
+        run.not_before = park_until
+        if work.catalog.definition(run).settings.retry.max_retries is None:
+            # Such a run no longer stands before anybody while it waits.
+            work.ended.append(run.job_name)
+    return Settled(run.run_id, Verdict.SETTLED, run.state, _starts(result), result.cancels, park_until)
+
+
+def release(work: Work, run: Run, ends: Sequence[AttemptEnd] = (), *, stop: str | None = None, started: bool) -> None:
+    """Hands a RUNNING run back, unless it ends by what is told of it or may not be delivered again."""
+    result = _go_on(work, run, ends, stop=stop, release=True)
+    if result.outcome is not None:
+        return
+    if started and work.catalog.definition(run).settings.delivery == "at_most_once":
+        end(work, run, RunState.CANCELLED, "released")
+        return
+    _put_back(work, run)
+    run.waiting_for = None
+    run.not_before = work.now
+    run.cancel_requested_at = None
+    run.cancelled_by = None
+    run.cancel_reason = None
+
+
+def take_over(work: Work, dead: UUID, counter: int) -> int:
+    row = work.catalog.nodes.get(str(dead))
+    if row is None or row.state != "ALIVE" or row.counter != counter:
+        return 0
+    row.state = "DEAD"
+    taken = work.catalog.owned(row.node)
+    for run in taken:
+        lost = [
+            AttemptEnd(task.progress.position, task.progress.attempts, AttemptState.LOST)
+            for task in run.tasks
+            if task.progress.state is TaskState.RUNNING
+        ]
+        result = _go_on(work, run, lost, start=False)
+        if result.outcome is None:
+            assert result.park_until is not None
+            _put_back(work, run)
+            run.not_before = whole_milliseconds(result.park_until)
+            run.waiting_for = None if run.not_before <= work.now else "retry"
+    hand_over_all(work)
+    return len(taken)
+
+
+def reap(work: Work, limit: int) -> int:
+    ended = looked_after = 0
+    for run in work.catalog.runs:
+        if run.state is not RunState.RUNNING or looked_after >= limit:
+            continue
+        settings = work.catalog.definition(run).settings
+        asked = run.cancel_requested_at
+        if asked is None and _overran(work, run, settings.execution_timeout):
+            request_cancel(work, run, by="timeout", reason="timeout")
+            looked_after += 1
+        elif asked is not None and work.now - asked > settings.cancel_grace:
+            # The owner may still be at work: with another fence, nothing it says of this run counts.
+            run.fence += 1
+            if run.cancel_reason == "timeout":
+                end(work, run, RunState.FAILED_STALE, "timeout", attempts=AttemptState.LOST)
+            else:
+                end(work, run, RunState.CANCELLED, "abandoned", attempts=AttemptState.LOST)
+            looked_after += 1
+            ended += 1
+    hand_over_all(work)
+    return ended
+
+
+def _overran(work: Work, run: Run, timeout: timedelta | None) -> bool:
+    assert run.stretch_at is not None
+    return timeout is not None and run.spent + (work.now - run.stretch_at) > timeout

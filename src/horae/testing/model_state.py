@@ -1,0 +1,211 @@
+"""The rows of the model store: small mutable objects in plain dicts and lists, and how they are shown to callers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from horae.core import ids
+from horae.core.lifecycle import RUNS, AttemptState, JobState, RunState
+from horae.core.overlap import ActiveRun
+from horae.core.progress import TaskProgress
+from horae.core.slot import JobView
+from horae.store.records import Definition, Origin, OutputChunk
+
+
+@dataclass
+class Attempt:
+    number: int
+    state: AttemptState
+    started_at: datetime
+    ended_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass
+class Task:
+    """A task run. `progress` is what core reads and writes; `result` is JSON text."""
+
+    progress: TaskProgress
+    attempts: list[Attempt] = field(default_factory=list)
+    result: str | None = None
+
+
+@dataclass
+class Run:
+    """A run. `number` counts births; `only` names the tasks of a partial replay.
+
+    `stretch_at` is when it became RUNNING this time, `spent` how long it was in earlier stretches.
+    """
+
+    number: int
+    run_id: str
+    job_name: str
+    state: RunState
+    scheduled_time: datetime
+    chosen_time: datetime
+    origin: Origin
+    version: int
+    created_at: datetime
+    fence: int = 0
+    key: str | None = None
+    not_before: datetime | None = None
+    waiting_for: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    owner: str | None = None
+    reason: str | None = None
+    is_recovery: bool = False
+    covers_from: datetime | None = None
+    covers_to: datetime | None = None
+    count: int = 1
+    replay_of: str | None = None
+    cancel_requested_at: datetime | None = None
+    cancelled_by: str | None = None
+    cancel_reason: str | None = None
+    retry_count: int = 0
+    payload: Any = None
+    only: tuple[str, ...] | None = None
+    tasks: list[Task] = field(default_factory=list)
+    stretch_at: datetime | None = None
+    spent: timedelta = timedelta(0)
+
+    @property
+    def ended(self) -> bool:
+        return self.state in RUNS.terminal
+
+    def move(self, state: RunState) -> None:
+        """Goes to another state; IllegalTransition where the table has no such move."""
+        RUNS.check(self.state, state)
+        self.state = state
+
+    def as_active(self) -> ActiveRun:
+        parked = self.waiting_for == "retry"
+        return ActiveRun(self.run_id, self.state, self.scheduled_time, self.chosen_time, parked, self.is_recovery)
+
+    def task_run_id(self, name: str) -> str:
+        return ids.task_run_id(self.run_id, ids.task_uuid(ids.job_uuid(self.job_name), name))
+
+
+@dataclass
+class Job:
+    """A job. `registered` is what code last said of it; `first_seen` holds until it is planned for the first time."""
+
+    name: str
+    version: int
+    state: JobState
+    defaults: Mapping[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    created_by: str
+    planned_until: datetime
+    next_run_time: datetime | None = None
+    wake_at: datetime | None = None
+    paused_until: datetime | None = None
+    pause_note: str | None = None
+    moved_slot: datetime | None = None
+    moved_to: datetime | None = None
+    covered_until: datetime | None = None
+    last_enqueued_at: datetime | None = None
+    first_seen: bool = True
+    registered: tuple[Any, ...] | None = None
+
+
+@dataclass
+class Tombstone:
+    version: int
+    planned_until: datetime
+
+
+@dataclass
+class Node:
+    node: str
+    name: str | None
+    started_at: datetime
+    heartbeat_at: datetime
+    state: str = "ALIVE"
+    counter: int = 0
+
+
+@dataclass
+class Catalog:
+    """Everything there is. `runs` stand in birth order; `held` are the incarnations whose liveness lock is taken."""
+
+    jobs: dict[str, Job] = field(default_factory=dict)
+    tombstones: dict[str, Tombstone] = field(default_factory=dict)
+    definitions: dict[tuple[str, int], Definition] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    pools: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    output: dict[tuple[str, int], OutputChunk] = field(default_factory=dict)
+    born: int = 0
+
+    def snapshot(self) -> Catalog:
+        """A copy to go back to; definitions never change, so both share them."""
+        return copy.deepcopy(self, {id(kept): kept for kept in self.definitions.values()})
+
+    def definition(self, of: Job | Run) -> Definition:
+        """The version a run was born under, or the one a job has now."""
+        return self.definitions[of.name if isinstance(of, Job) else of.job_name, of.version]
+
+    def ruling(self, run: Run) -> Definition:
+        """The definition that speaks for a run that waits: its job's present one, its own where the job is gone."""
+        job = self.jobs.get(run.job_name)
+        return self.definition(run if job is None else job)
+
+    def run(self, run_id: str) -> Run | None:
+        return next((run for run in self.runs if run.run_id == run_id), None)
+
+    def keyed(self, job_name: str, key: str) -> Run | None:
+        return next((run for run in self.runs if run.job_name == job_name and run.key == key), None)
+
+    def active(self, job_name: str) -> list[Run]:
+        return [run for run in self.runs if run.job_name == job_name and not run.ended]
+
+    def owned(self, node: str) -> list[Run]:
+        return [run for run in self.runs if run.state is RunState.RUNNING and run.owner == node]
+
+    def delete(self, gone: list[Run]) -> None:
+        """Removes runs with all that hangs on them."""
+        numbers = {run.number for run in gone}
+        self.runs = [run for run in self.runs if run.number not in numbers]
+        self.output = {key: chunk for key, chunk in self.output.items() if chunk.run_no not in numbers}
+
+    def next_number(self) -> int:
+        self.born += 1
+        return self.born
+
+
+@dataclass
+class Work:
+    """One verb at work: the catalog, the one `now` of the transaction, and what is still to be handed over.
+
+    `ended` are names of jobs a run of which ended; `moved` counts what hand-over moved.
+    """
+
+    catalog: Catalog
+    now: datetime
+    ended: list[str] = field(default_factory=list)
+    moved: int = 0
+
+    def view(self, job: Job) -> JobView:
+        """The job as planning sees it; the job must have a schedule."""
+        definition = self.catalog.definition(job)
+        assert definition.spec.schedule is not None
+        return JobView(
+            job.name,
+            definition.spec.schedule,
+            definition.settings,
+            job.planned_until,
+            job.state,
+            job.paused_until,
+            job.moved_slot,
+            job.moved_to,
+            job.covered_until,
+            job.first_seen,
+            tuple(run.as_active() for run in self.catalog.active(job.name)),
+        )

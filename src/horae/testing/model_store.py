@@ -1,0 +1,293 @@
+"""The slow, obvious store that real stores are compared with: one process, no files, the whole catalog read every time.
+
+It asks the rules of core that every store asks, and nothing else about it is clever, so where it differs from a real
+store, that one is wrong, or the specification is. Nothing survives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from uuid import UUID
+
+from horae.core.job import JobSpec
+from horae.core.lifecycle import JobState, RunState
+from horae.errors import NodeNameTaken, shown
+from horae.store.records import (
+    Admission,
+    Admitted,
+    Capacity,
+    Defined,
+    Dispatched,
+    History,
+    JobRecord,
+    NodeRecord,
+    OutputChunk,
+    Planned,
+    Pulse,
+    RunRecord,
+    Settled,
+    Settlement,
+)
+from horae.testing import model_define, model_operate, model_plan, model_progress, model_show
+from horae.testing.clock import whole_milliseconds
+from horae.testing.model_moves import hand_over_all
+from horae.testing.model_state import Catalog, Node, Work
+
+if TYPE_CHECKING:
+    from horae.store.port import Store
+
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+Verb = Callable[Concatenate["ModelStore", Parameters], Coroutine[Any, Any, Answer]]
+
+
+def atomic(verb: Verb[Parameters, Answer]) -> Verb[Parameters, Answer]:
+    """Makes a verb a transaction: what raises changes nothing, and what changed something wakes those who wait."""
+
+    @wraps(verb)
+    async def transaction(store: ModelStore, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
+        before = store.catalog.snapshot()
+        try:
+            answer = await verb(store, *args, **kwargs)
+        except BaseException:
+            store.catalog = before
+            raise
+        await store.announce(before)
+        return answer
+
+    return transaction
+
+
+class ModelStore:
+    """A catalog in memory. What `clock` says is floored to milliseconds, and where it goes back it is not believed."""
+
+    lock_grace: float = 0.0
+    """How long a lock has to be free before its node may be judged dead: here a free lock is proof."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self.catalog = Catalog()
+        self._clock = clock
+        self._latest: datetime | None = None
+        self._changes = 0
+        self._changed = asyncio.Condition()
+
+    def _work(self) -> Work:
+        now = whole_milliseconds(self._clock(), "now")
+        self._latest = now if self._latest is None else max(self._latest, now)
+        return Work(self.catalog, self._latest)
+
+    async def announce(self, before: Catalog) -> None:
+        """Wakes those who wait in `changed` if jobs, runs or pools are not as they were; heartbeats wake nobody."""
+        after = self.catalog
+        if (after.jobs, after.runs, after.pools) != (before.jobs, before.runs, before.pools):
+            self._changes += 1
+            async with self._changed:
+                self._changed.notify_all()
+
+    def die(self, node: UUID) -> None:
+        """What is left of an incarnation whose process is gone: its lock is free, its row says nothing of it."""
+        self.catalog.held.discard(str(node))
+
+    async def open(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        self.catalog.held.clear()
+
+    async def changed(self, seen: int = 0, timeout: float | None = None) -> int:
+        async def fired() -> int:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._changes != seen)
+            return self._changes
+
+        try:
+            return await asyncio.wait_for(fired(), timeout)
+        except TimeoutError:
+            return seen
+
+    # ---- definitions and operations ------------------------------------------------------------------------------
+
+    @atomic
+    async def define(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        by: str = "local",
+        source: str = "code",
+        defaults: Mapping[str, Any] | None = None,
+        expected: Mapping[str, int] | None = None,
+        reason: str | None = None,
+    ) -> tuple[Defined, ...]:
+        return model_define.define(self._work(), specs, by=by, source=source, defaults=defaults, expected=expected)
+
+    @atomic
+    async def drop(self, names: Sequence[str], *, keep_history: bool = False, by: str = "local") -> int:
+        return model_operate.drop(self._work(), names, keep_history=keep_history, by=by)
+
+    @atomic
+    async def set_state(
+        self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None, by: str = "local"
+    ) -> None:
+        model_operate.set_state(self._work(), name, state, until, note)
+
+    @atomic
+    async def reschedule(self, name: str, at: datetime, *, by: str = "local") -> datetime:
+        return model_operate.reschedule(self._work(), name, at)
+
+    @atomic
+    async def admit(self, requests: Sequence[Admission]) -> tuple[Admitted, ...]:
+        return model_operate.admit(self._work(), requests)
+
+    @atomic
+    async def cancel(
+        self, run_ids: Sequence[str], *, by: str = "local", reason: str = "cancelled"
+    ) -> tuple[RunState, ...]:
+        return model_operate.cancel(self._work(), run_ids, by=by, reason=reason)
+
+    @atomic
+    async def set_pool(self, name: str, limit: int | None) -> None:
+        model_operate.set_pool(self._work(), name, limit)
+
+    # ---- engine ------------------------------------------------------------------------------------------------------
+
+    @atomic
+    async def join(self, node: UUID, *, name: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+        work, own = self._work(), str(node)
+        for other in work.catalog.nodes.values():
+            live = other.state == "ALIVE" and other.node in work.catalog.held
+            if live and name is not None and other.name == name and other.node != own:
+                raise NodeNameTaken(f"Another live node is called {shown(name)}")
+        row = work.catalog.nodes.setdefault(own, Node(own, name, work.now, work.now))
+        if row.state == "ALIVE":
+            work.catalog.held.add(own)
+
+    @atomic
+    async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
+        work, own = self._work(), str(node)
+        row = work.catalog.nodes.get(own)
+        if row is None or row.state != "ALIVE":
+            return Pulse(work.now, expelled=True)
+        row.counter += 1
+        row.heartbeat_at = work.now
+        owned = work.catalog.owned(own)
+        held = {run.run_id: run.fence for run in owned}
+        lost = tuple(run_id for run_id, fence in known.items() if held.get(run_id) != fence)
+        strangers = [run for run in owned if known.get(run.run_id) != run.fence]
+        for run in strangers:
+            model_progress.release(work, run, started=False)
+        hand_over_all(work)
+        cancels = {run.run_id: run.cancel_reason for run in work.catalog.owned(own) if run.cancel_reason is not None}
+        return Pulse(work.now, released=tuple(run.run_id for run in strangers), lost=lost, cancels=cancels)
+
+    @atomic
+    async def leave(self, node: UUID) -> int:
+        work, own = self._work(), str(node)
+        row = work.catalog.nodes.get(own)
+        if row is None:
+            return 0
+        owned = work.catalog.owned(own)
+        for run in owned:
+            model_progress.release(work, run, started=True)
+        hand_over_all(work)
+        row.state = "STOPPED"
+        work.catalog.held.discard(own)
+        return len(owned)
+
+    @atomic
+    async def plan(self, limit: int = 500, start: Capacity | None = None) -> Planned:
+        return model_plan.plan(self._work(), limit, start)
+
+    @atomic
+    async def dispatch(self, capacity: Capacity) -> Dispatched:
+        return model_progress.dispatch(self._work(), capacity)
+
+    @atomic
+    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+        return model_progress.settle(self._work(), node, settlements)
+
+    @atomic
+    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
+        return model_progress.take_over(self._work(), dead, counter)
+
+    @atomic
+    async def reap(self, limit: int = 500) -> int:
+        return model_progress.reap(self._work(), limit)
+
+    @atomic
+    async def sweep(self, limit: int = 500) -> int:
+        return model_operate.sweep(self._work(), limit)
+
+    @atomic
+    async def retain(self, older_than: timedelta, limit: int = 5000) -> int:
+        return model_operate.retain(self._work(), older_than, limit)
+
+    @atomic
+    async def write_output(self, chunks: Sequence[OutputChunk]) -> None:
+        numbers = {run.number for run in self.catalog.runs}
+        for chunk in chunks:
+            if chunk.run_no in numbers:
+                self.catalog.output.setdefault((chunk.attempt_id, chunk.number), chunk)
+
+    # ---- reading -------------------------------------------------------------------------------------------------
+
+    async def jobs(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        tag: str | None = None,
+        state: JobState | None = None,
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> tuple[JobRecord, ...]:
+        found = [model_show.job_record(self.catalog, job) for _, job in sorted(self.catalog.jobs.items())]
+        return tuple(
+            job
+            for job in found
+            if (names is None or job.name in names)
+            and (tag is None or tag in job.definition.spec.tags)
+            and (state is None or job.state == state)
+            and (after is None or job.name > after)
+        )[:limit]
+
+    async def runs(
+        self,
+        *,
+        job: str | None = None,
+        state: RunState | None = None,
+        active: bool = False,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> tuple[RunRecord, ...]:
+        mark = None if before is None else self.catalog.run(before)
+        if before is not None and mark is None:
+            return ()
+        return tuple(
+            model_show.run_record(run)
+            for run in reversed(self.catalog.runs)
+            if (job is None or run.job_name == job)
+            and (state is None or run.state == state)
+            and not (active and run.ended)
+            and (mark is None or run.number < mark.number)
+        )[:limit]
+
+    async def history(self, run_id: str) -> History:
+        return model_show.history(self.catalog, model_operate.found_run(self._work(), run_id))
+
+    async def nodes(self) -> tuple[NodeRecord, ...]:
+        nodes = self.catalog.nodes.values()
+        return tuple(model_show.node_record(self.catalog, node) for node in nodes if node.state != "STOPPED")
+
+    async def read_output(self, attempt_id: str) -> str:
+        pieces = sorted(
+            (chunk.number, chunk.text) for chunk in self.catalog.output.values() if chunk.attempt_id == attempt_id
+        )
+        return "".join(text for _, text in pieces)
+
+
+if TYPE_CHECKING:
+    # Says to the type checker, and to nobody else, that the model is a store.
+    _is_a_store: type[Store] = ModelStore

@@ -1,0 +1,34 @@
+"""The PostgreSQL store keeps the contract that every store must keep, on both versions, with two connections."""
+
+from __future__ import annotations
+
+import pytest
+from tests.store.databases import Databases
+
+from horae.store.catalog import Catalog
+from horae.store.port import Store
+from horae.store.postgres.driver import PostgresDriver
+from horae.testing.clock import ManualClock
+from horae.testing.store_contract import StoreContract
+
+
+class PostgresContract(StoreContract):
+    url: str
+
+    def make_store(self, clock: ManualClock) -> Store:
+        return Catalog(PostgresDriver(self.url, clock=clock.now, connections=2))
+
+    def make_peer(self, store: Store, clock: ManualClock) -> Store | None:
+        return Catalog(PostgresDriver(self.url, clock=clock.now, connections=2))
+
+
+class TestPostgres18(PostgresContract):
+    @pytest.fixture(autouse=True)
+    def _database(self, databases_18: Databases) -> None:
+        self.url = databases_18.emptied()
+
+
+class TestPostgres16(PostgresContract):
+    @pytest.fixture(autouse=True)
+    def _database(self, databases_16: Databases) -> None:
+        self.url = databases_16.emptied()

@@ -1,0 +1,121 @@
+"""Migrations: forward, once, under a lock; a catalog of another release is opened or refused with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.store.catalogs import Place, minutely, opened, sqlite_place
+from tests.store.databases import Databases
+
+from horae.errors import NotACatalog, SchemaTooNew, SchemaTooOld, StoreError
+from horae.store.migrating import Migration, check_catalog, migrate, migrations
+from horae.store.port import Store
+from horae.testing.clock import ManualClock
+
+NEXT = Migration(2, "notes", "CREATE TABLE sys.notes (note TEXT);\n-- min_reader: 1\n", 1)
+BREAKING = replace(NEXT, min_reader=2)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place without a catalog."""
+    if request.param == "sqlite":
+        return sqlite_place(tmp_path)
+    databases: Databases = request.getfixturevalue("databases_18")
+    return Place("postgres", databases.server.create_database())
+
+
+async def migrated(place: Place, known: tuple[Migration, ...] | None = None) -> list[str]:
+    driver = place.store().driver
+    await driver.open()
+    try:
+        return [each.name for each in await migrate(driver, known=known)]
+    finally:
+        await driver.close()
+
+
+async def checked(place: Place, known: tuple[Migration, ...]) -> None:
+    driver = place.store().driver
+    await driver.open()
+    try:
+        await check_catalog(driver, known=known)
+    finally:
+        await driver.close()
+
+
+async def nothing(store: Store) -> None:
+    return None
+
+
+def own(place: Place) -> tuple[Migration, ...]:
+    return migrations(place.store().driver.dialect)
+
+
+def test_an_empty_store_is_given_its_catalog_when_it_is_opened(empty: Place) -> None:
+    asyncio.run(opened(empty, None, nothing))
+    assert empty.sql("SELECT number, name FROM sys.schema_migrations") == [(1, "catalog")]
+
+
+def test_a_migration_is_applied_once_however_often_it_is_asked_for(empty: Place) -> None:
+    assert asyncio.run(migrated(empty)) == ["catalog"]
+    assert asyncio.run(migrated(empty)) == []
+
+
+def test_many_migrate_at_once_and_each_step_is_done_by_one(empty: Place) -> None:
+    async def together() -> list[list[str]]:
+        return await asyncio.gather(*(migrated(empty, (*own(empty), NEXT)) for _ in range(4)))
+
+    applied = [name for names in asyncio.run(together()) for name in names]
+    assert sorted(applied) == ["catalog", "notes"]
+
+
+def test_a_catalog_of_the_last_release_says_that_it_has_to_be_migrated_and_keeps_its_content(empty: Place) -> None:
+    async def body(store: Store) -> None:
+        await store.define([minutely()])
+
+    asyncio.run(opened(empty, ManualClock(), body))
+    with pytest.raises(SchemaTooOld, match="0002_notes") as refusal:
+        asyncio.run(checked(empty, (*own(empty), NEXT)))
+    assert "horae migrate" in (refusal.value.hint or "")
+    assert asyncio.run(migrated(empty, (*own(empty), NEXT))) == ["notes"]
+    asyncio.run(checked(empty, (*own(empty), NEXT)))
+    assert empty.sql("SELECT job_name FROM sys.jobs") == [("a",)]
+
+
+def test_the_last_release_goes_on_with_a_newer_schema_that_lets_it(empty: Place) -> None:
+    asyncio.run(migrated(empty, (*own(empty), NEXT)))
+    asyncio.run(opened(empty, None, nothing))
+
+
+def test_a_reader_refuses_a_schema_whose_min_reader_is_above_it(empty: Place) -> None:
+    asyncio.run(migrated(empty, (*own(empty), BREAKING)))
+    for attempt in (opened(empty, None, nothing), migrated(empty)):
+        with pytest.raises(SchemaTooNew, match="needs schema 2 or newer; this release knows 1"):
+            asyncio.run(attempt)
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(empty: Place) -> None:
+    broken = replace(NEXT, text="CREATE TABLE sys.notes (note TEXT); CREATE TABLE sys.notes (note TEXT);")
+    asyncio.run(migrated(empty))
+    with pytest.raises(StoreError):
+        asyncio.run(migrated(empty, (*own(empty), broken)))
+    assert asyncio.run(migrated(empty, (*own(empty), NEXT))) == ["notes"]
+
+
+def test_a_migration_that_was_changed_after_it_was_applied_is_noticed(empty: Place) -> None:
+    asyncio.run(migrated(empty))
+    first = own(empty)[0]
+    with pytest.raises(NotACatalog, match="another text"):
+        asyncio.run(migrated(empty, (replace(first, text=first.text + "\n-- later\n"),)))
+
+
+def test_the_text_of_applied_migrations_is_frozen() -> None:
+    """A catalog out there was made with it: write a new migration instead."""
+    digests = {dialect: [each.digest[:16] for each in migrations(dialect)] for dialect in ("sqlite", "postgres")}
+    assert digests == FROZEN
+
+
+FROZEN = {"sqlite": ["d1c52dc70eb33792"], "postgres": ["6d9ddc144534ae31"]}
