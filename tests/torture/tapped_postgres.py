@@ -1,0 +1,47 @@
+"""The PostgreSQL driver with a tap in its write transactions; see `drivers`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.torture.drivers import AFTER, BEFORE, STATEMENT, Tap, no_tap
+
+from horae.store.driver import Row
+from horae.store.postgres.driver import PostgresDriver, PostgresTransaction
+
+
+class TappedPostgresTransaction(PostgresTransaction):
+    """A transaction that calls its tap before each statement."""
+
+    def __init__(self, inner: PostgresTransaction, tap: Tap) -> None:
+        super().__init__(inner._connection, inner._prepared, inner.now)
+        self.inner = inner
+        self.tap = tap
+
+    async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
+        await self.tap(STATEMENT, name)
+        return await super().rows(name, **parameters)
+
+    async def many(self, name: str, rows: Sequence[Row], /) -> int:
+        await self.tap(STATEMENT, name)
+        return await super().many(name, rows)
+
+    def wake(self) -> None:
+        self.inner.wake()
+
+
+class TappedPostgres(PostgresDriver):
+    """The PostgreSQL driver with a tap in its write transactions."""
+
+    tap: Tap = staticmethod(no_tap)
+
+    @asynccontextmanager
+    async def transaction(self, *, write: bool = True) -> AsyncIterator[PostgresTransaction]:
+        async with super().transaction(write=write) as transaction:
+            yield TappedPostgresTransaction(transaction, self.tap) if write else transaction
+            if write:
+                await self.tap(BEFORE, "COMMIT")
+        if write:
+            await self.tap(AFTER, "COMMIT")
