@@ -74,9 +74,9 @@ _WINDOW = (
 )
 
 GUARDS = (
-    Guard("look_around", ("job_runs_deadline", "job_runs_claim"), ("job_runs_deadline", "job_runs_claim"),
+    Guard("look_around", ("job_runs_deadline", "job_runs_window"), ("job_runs_deadline", "job_runs_window"),
           (("now", NOW),)),
-    Guard("next_wake", ("jobs_wake", "job_runs_claim"), ("jobs_wake", "job_runs_claim"), (("skip", []),)),
+    Guard("next_wake", ("jobs_wake", "job_runs_window"), ("jobs_wake", "job_runs_window"), (("skip", []),)),
     Guard("next_start", ("job_runs_claim",), ("job_runs_claim",), (("now", NOW),)),
     Guard("lock_due_jobs", ("jobs_wake",), ("jobs_wake",), (("now", NOW), ("skip", []), ("limit", BATCH))),
     Guard("active_runs", ("job_runs_active",), ("job_runs_active",), (("jobs", _JOBS),), sorts=True),
@@ -97,10 +97,10 @@ GUARDS = (
     Guard("ready_runs", (ROWID,), ("job_runs_number",)),
     Guard("claimable_runs", ("job_runs_claim",), ("job_runs_claim",), _CLAIM),
     Guard("claimable_candidates", ("job_runs_claim",), ("job_runs_claim",), (*_CLAIM, ("after", 0), ("last", 0))),
-    Guard("limited_runs_due", ("job_runs_claim",), ("job_runs_claim",), (("now", NOW),)),
+    Guard("limited_runs_due", ("job_runs_limited",), ("job_runs_limited",), (("now", NOW),)),
     Guard("lock_late_runs", ("job_runs_deadline",), ("job_runs_deadline",), (("now", NOW), ("limit", BATCH)),
           sorts=True),
-    Guard("due_windows", ("job_runs_claim",), ("job_runs_claim",), (("now", NOW), ("limit", BATCH)),
+    Guard("due_windows", ("job_runs_window",), ("job_runs_window",), (("now", NOW), ("limit", BATCH)),
           sorts=True),
     Guard("latest_in_window", (ROWID, BY_KEY, "job_runs_manual"),
           ("job_runs_job_uuid_idempotency_key_key", "job_runs_manual"), _WINDOW, sorts=True),

@@ -71,9 +71,9 @@ class Definer:
         for spec in specs:
             self._check_expected(spec, jobs.get(spec.name))
             self._check_namespace(spec, jobs.get(spec.name))
-        changing = [spec for spec in specs if not self._is_registered(spec, jobs.get(spec.name))]
-        await self._check_dependencies(changing)
+        changing = [spec for spec in specs if not self._stays(spec, jobs.get(spec.name))]
         await self._check_pools(changing)
+        await self._check_dependencies(changing)
         fresh = [spec for spec in specs if spec.name not in jobs]
         created = await self._create(fresh)
         answers = []
@@ -150,8 +150,7 @@ class Definer:
             job.registered = digest
             self._digests.append((job.uuid, digest))
         old = before.definition
-        new = build(anchored, job.version, self.defaults)
-        if _same_settings(old, new) and not diff_definitions(old.spec, anchored):
+        if self._equals(old, anchored):
             work.cache.put(job.uuid, _same_version(old, anchored))
             if not self.from_code and JobState(job.state) is not spec.state:
                 await self._apply_state(job, spec.state)
@@ -231,11 +230,19 @@ class Definer:
         self.work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", name=job.name, state=str(state))
         await self.work.flush()
 
-    def _is_registered(self, spec: JobSpec, job: JobRow | None) -> bool:
-        """Whether code says again what it said last: nothing is checked and nothing changes."""
-        if not self.from_code or job is None:
+    def _stays(self, spec: JobSpec, job: JobRow | None) -> bool:
+        """Whether the definition is the present one, or code says again what it said last: then nothing is checked."""
+        if job is None:
             return False
-        return job.registered == definition_digest(self._anchored(spec, job.created_at), self.defaults)
+        anchored = self._anchored(spec, job.created_at)
+        if self.from_code and job.registered == definition_digest(anchored, self.defaults):
+            return True
+        return self._equals(self.work.definition(job).definition, anchored)
+
+    def _equals(self, present: Definition, anchored: JobSpec) -> bool:
+        new = build(anchored, present.version, self.defaults)
+        same = present.settings == new.settings and present.task_settings == new.task_settings
+        return same and not diff_definitions(present.spec, anchored)
 
     # ---- checks ------------------------------------------------------------------------------------------------------
 
@@ -333,10 +340,6 @@ def _task_rows(job_uuid: str, definition: Definition) -> list[tuple[Any, ...]]:
 
 def _names_pool(spec: JobSpec, defaults: Mapping[str, Any]) -> bool:
     return spec.settings.get("pool") is not None or defaults.get("pool") is not None
-
-
-def _same_settings(old: Definition, new: Definition) -> bool:
-    return old.settings == new.settings and old.task_settings == new.task_settings
 
 
 def _same_version(present: Definition, spec: JobSpec) -> Definition:

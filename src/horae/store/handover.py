@@ -138,19 +138,24 @@ async def _judge_again(work: Work, rows: Sequence[Row]) -> tuple[int, list[str]]
 
 
 async def finish_once_jobs(work: Work, jobs: Iterable[JobRow]) -> int:
-    """Disables or drops Once jobs that have run: their slot is born and nothing of them is under way."""
+    """Disables or drops Once jobs that have run: their slot is born and nothing of them is under way.
+
+    One that others depend on is disabled only: dropping it would leave them waiting for nothing.
+    """
     done = [job for job in jobs if _is_done(work, job)]
     if not done:
         return 0
     active = await work.active([job.uuid for job in done])
+    needed = {row[1] for row in await work.transaction.rows("dependents_of", jobs=[job.uuid for job in done])}
     finished = 0
     for job in done:
         if active.get(job.uuid):
             continue
-        finished += 1
-        if _drops(work, job):
+        if _drops(work, job) and job.name not in needed:
+            finished += 1
             await bury(work, [job], "horae")
-        else:
+        elif job.state != "DISABLED":
+            finished += 1
             job.state, job.wake_at, job.next_run_time = "DISABLED", None, None
             work.write("save_jobs", job.saved())
     await work.flush()

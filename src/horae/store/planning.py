@@ -41,6 +41,7 @@ class Planner:
         self.more = False
         self._once: list[JobRow] = []
         self._ended: set[str] = set()
+        self._handed_over: set[str] = set()
 
     async def due_jobs(self, limit: int) -> int:
         """Plans up to `limit` jobs whose alarm rang; returns how many there were."""
@@ -51,12 +52,17 @@ class Planner:
         await work.cache.load(work.transaction, [(row[0], row[2]) for row in rows])
         active = await work.active([row[0] for row in rows])
         await work.reserve(len(rows))
+        disturbed = False
         for row in self._plain(rows, active):
             job = JobRow(row)
             runs = active.get(job.uuid, {})
-            if any(waits for _, _, waits in runs.values()):
+            if disturbed or any(waits for _, _, waits in runs.values()):
                 runs = await self.active_of(job)
             await self.plan_job(job, runs)
+            if self._ended:
+                # What this sets free may stand before runs of jobs still to come: those are read anew.
+                disturbed = True
+                await self._hand_over()
             await work.reserve(len(rows))
         await self.finish()
         self.more = self.more or len(rows) == limit
@@ -138,17 +144,28 @@ class Planner:
 
     async def finish(self, *, once: bool = True) -> None:
         """Writes what was gathered, then hands over after the runs that ended; `once`: Once jobs that are done end."""
+        await self._hand_over()
+        if not once:
+            return
+        ended, self._handed_over = self._handed_over, set()
+        if ended:
+            rows = await self.work.lock_jobs(uuids=sorted(ended))
+            await finish_once_jobs(self.work, rows.values())
+        if self._once:
+            await finish_once_jobs(self.work, self._once)
+
+    async def _hand_over(self) -> None:
         await self.work.flush()
         ended, self._ended = self._ended, set()
+        self._handed_over |= ended
         if ended:
-            await after_endings(self.work, sorted(ended), once=once)
-        if self._once and once:
-            await finish_once_jobs(self.work, self._once)
+            await after_endings(self.work, sorted(ended), once=False)
 
     async def active_of(self, job: JobRow) -> Active:
         """The job's runs that have not ended; those that waited for others are looked at again first."""
         if await judge_waiting_of(self.work, job.uuid):
             self._ended.add(job.uuid)
+            await self._hand_over()
         return (await self.work.active([job.uuid])).get(job.uuid, {})
 
     async def _planned(self, job: JobRow, compiled: Compiled, active: Active, limit: int) -> None:

@@ -74,11 +74,12 @@ class Settler:
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         work = self.work
-        numbers = [each.run_no for each in settlements]
+        given = Counter(each.run_no for each in settlements)
+        numbers = list(given)
         await work.transaction.rows("lock_jobs_of_runs", runs=numbers)
         runs = await work.lock_runs(numbers)
         tasks = await task_progress(work, numbers)
-        repeated = {number for number, times in Counter(numbers).items() if times > 1}
+        repeated = {number for number, times in given.items() if times > 1}
         answers = []
         for each in settlements:
             run = runs.get(each.run_no)

@@ -169,7 +169,8 @@ def finish_once(work: Work, job_name: str) -> None:
     schedule = definition.spec.schedule
     if not isinstance(schedule, Once) or schedule.at > job.planned_until:
         return
-    if schedule.drop or definition.settings.on_completion == "drop":
+    needed = any(job_name in work.catalog.definition(other).spec.depends_on for other in work.catalog.jobs.values())
+    if (schedule.drop or definition.settings.on_completion == "drop") and not needed:
         bury(work, job)
     elif job.state is not JobState.DISABLED:
         job.state = JobState.DISABLED

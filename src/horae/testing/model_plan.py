@@ -94,6 +94,7 @@ def plan_job(
     """Bears what the job owes and moves its cursor; answers how many rows were written, and whether more is owed."""
     # The job's next slot is where the wait of its runs for others ends.
     judge_again(work, [run for run in work.catalog.active(job.name) if run.waiting_for == "dependencies"])
+    hand_over_all(work, spare=spare)
     planned = due(work.view(job), work.now, limit=limit)
     births = [bear(work, job, birth, fusion or Fusion()) for birth in planned.births]
     written = [run for run in births if run is not None]

@@ -198,6 +198,9 @@ CREATE TABLE sys.job_runs (
 CREATE INDEX sys.job_runs_manual ON job_runs (job_uuid, scheduled_time) WHERE origin <> 'SCHEDULE';
 CREATE INDEX sys.job_runs_active ON job_runs (job_uuid) WHERE completed_at IS NULL;
 CREATE INDEX sys.job_runs_claim ON job_runs (not_before) WHERE not_before IS NOT NULL;
+-- Two rare kinds among the runs that wait: looking for them must not walk all the others.
+CREATE INDEX sys.job_runs_window ON job_runs (not_before) WHERE waiting_for = 'window';
+CREATE INDEX sys.job_runs_limited ON job_runs (not_before) WHERE limited = 1 AND not_before IS NOT NULL;
 CREATE INDEX sys.job_runs_deadline ON job_runs (deadline_at) WHERE deadline_at IS NOT NULL;
 CREATE INDEX sys.job_runs_completed ON job_runs (completed_at) WHERE completed_at IS NOT NULL;
 

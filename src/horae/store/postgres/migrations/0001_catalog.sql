@@ -198,6 +198,9 @@ CREATE UNIQUE INDEX job_runs_number ON sys.job_runs (run_no);
 CREATE INDEX job_runs_manual ON sys.job_runs (job_uuid, scheduled_time) WHERE origin <> 'SCHEDULE';
 CREATE INDEX job_runs_active ON sys.job_runs (job_uuid) WHERE completed_at IS NULL;
 CREATE INDEX job_runs_claim ON sys.job_runs (not_before, run_no) WHERE not_before IS NOT NULL;
+-- Two rare kinds among the runs that wait: looking for them must not walk all the others.
+CREATE INDEX job_runs_window ON sys.job_runs (not_before) WHERE waiting_for = 'window';
+CREATE INDEX job_runs_limited ON sys.job_runs (not_before) WHERE limited AND not_before IS NOT NULL;
 CREATE INDEX job_runs_deadline ON sys.job_runs (deadline_at) WHERE deadline_at IS NOT NULL;
 CREATE INDEX job_runs_completed ON sys.job_runs USING brin (completed_at);
 

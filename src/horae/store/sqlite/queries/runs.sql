@@ -5,7 +5,7 @@ SELECT
     EXISTS (SELECT 1 FROM sys.schedule_requests WHERE applied_at IS NULL),
     EXISTS (SELECT 1 FROM sys.job_runs INDEXED BY job_runs_deadline WHERE deadline_at < :now)
         OR EXISTS (
-            SELECT 1 FROM sys.job_runs INDEXED BY job_runs_claim WHERE not_before <= :now AND waiting_for = 'window'
+            SELECT 1 FROM sys.job_runs INDEXED BY job_runs_window WHERE not_before <= :now AND waiting_for = 'window'
         );
 
 -- name: next_wake
@@ -13,7 +13,7 @@ SELECT min(at) FROM (
     SELECT min(wake_at) AS at FROM sys.jobs INDEXED BY jobs_wake
     WHERE wake_at IS NOT NULL AND job_uuid NOT IN (SELECT value FROM json_each(:skip))
     UNION ALL
-    SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_claim
+    SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_window
     WHERE not_before IS NOT NULL AND waiting_for = 'window'
 );
 
@@ -100,8 +100,8 @@ VALUES (:run_no, :position, :attempt_no, 'RUNNING', :node, :fence, :started_at);
 
 -- name: limited_runs_due
 SELECT EXISTS (
-    SELECT 1 FROM sys.job_runs INDEXED BY job_runs_claim
-    WHERE not_before <= :now AND limited AND (waiting_for IS NULL OR waiting_for = 'retry')
+    SELECT 1 FROM sys.job_runs INDEXED BY job_runs_limited
+    WHERE not_before <= :now AND limited = 1 AND (waiting_for IS NULL OR waiting_for = 'retry')
 );
 
 -- name: claimable_runs
@@ -251,7 +251,7 @@ ORDER BY deadline_at, run_no
 LIMIT :limit;
 
 -- name: due_windows
-SELECT run_no, job_uuid, version FROM sys.job_runs INDEXED BY job_runs_claim
+SELECT run_no, job_uuid, version FROM sys.job_runs INDEXED BY job_runs_window
 WHERE not_before <= :now AND waiting_for = 'window'
 ORDER BY not_before, run_no
 LIMIT :limit;
