@@ -53,6 +53,10 @@ class TappedSqliteTransaction(SqliteTransaction):
         await self.tap(STATEMENT, name)
         return await super().many(name, rows)
 
+    async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
+        """One by one, so that each has its tap."""
+        return [await self.many(name, rows) for name, rows in writes]
+
     def wake(self) -> None:
         self.inner.wake()
 
@@ -65,11 +69,14 @@ class TappedSqlite(SqliteDriver):
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[SqliteTransaction]:
         async with super().transaction(write=write) as transaction:
-            yield TappedSqliteTransaction(transaction, self.tap) if write else transaction
-            if write:
-                await self.tap(BEFORE, "COMMIT")
-        if write:
-            await self.tap(AFTER, "COMMIT")
+            if not write:
+                yield transaction
+                return
+            tapped = TappedSqliteTransaction(transaction, self.tap)
+            yield tapped
+            await tapped.batch(tapped.deferred)
+            await self.tap(BEFORE, "COMMIT")
+        await self.tap(AFTER, "COMMIT")
 
 
 class TappedCatalog(Catalog):

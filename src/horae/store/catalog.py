@@ -79,7 +79,7 @@ class Catalog:
         async with self.driver.transaction(write=write) as transaction:
             work = Work(transaction, self._cache)
             yield work
-            await work.flush()
+            work.finish()
 
     # ---- definitions and operations ---------------------------------------------------------------------------------
 
@@ -214,9 +214,10 @@ class Catalog:
         if answers is None:
             async with self._work() as work:
                 answers = await Settler(work, str(node)).settle(settlements)
+        claimed = self._claimed
         for answer, each in zip(answers, settlements, strict=True):
             if answer.state is not RunState.RUNNING:
-                self._claimed.pop(each.run_no, None)
+                claimed.pop(each.run_no, None)
         return answers
 
     async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:

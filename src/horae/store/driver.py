@@ -87,6 +87,12 @@ class Transaction(Protocol):
     async def many(self, name: str, rows: Sequence[Row], /) -> int:
         """Runs a statement for many rows, in order; returns how many rows it touched."""
 
+    async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
+        """Runs several statements for many rows each, in order, as one trip where that is possible; their counts."""
+
+    def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        """Writes that nothing follows: they go with the commit."""
+
     def wake(self) -> None:
         """Lets `changed` fire, here and elsewhere, once this transaction is committed."""
 

@@ -57,13 +57,9 @@ class Settler:
             jobs[compiled.job_uuid] = None
             lines.append(f"{each.run_no} {each.run_id[4:]} COMPLETED {each.fence} {now}")
         await work.transaction.rows("lock_these_jobs", jobs=list(jobs))
-        transaction = work.transaction
         wanted = len(runs)
-        if await transaction.many("finish_plain_runs", runs) != wanted:
-            return None
-        if await transaction.many("finish_plain_tasks", tasks) != wanted:
-            return None
-        if await transaction.many("finish_plain_attempts", attempts) != wanted:
+        writes = (("finish_plain_runs", runs), ("finish_plain_tasks", tasks), ("finish_plain_attempts", attempts))
+        if any(count != wanted for count in await work.transaction.batch(writes)):
             return None
         only = (next(iter(jobs)), settlements[0].run_id[4:]) if wanted == 1 else (None, None)
         self._audit_executed(lines, [run[0] for run in runs], *only)

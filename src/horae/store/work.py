@@ -82,12 +82,18 @@ class Work:
             rows.append(row)
 
     async def flush(self) -> None:
+        writes = self._ordered()
+        if writes:
+            await self.transaction.batch(writes)
+
+    def finish(self) -> None:
+        """Leaves what is still gathered to the commit."""
+        self.transaction.last(self._ordered())
+
+    def _ordered(self) -> list[tuple[str, list[Row]]]:
         writes, self._writes = self._writes, {}
-        for statement in _ORDER:
-            rows = writes.pop(statement, None)
-            if rows is not None:
-                await self.transaction.many(statement, rows)
-        assert not writes, f"statements without a place in the order: {sorted(writes)}"
+        assert not writes or writes.keys() <= _PLACES, f"statements without a place: {writes.keys() - _PLACES}"
+        return [(statement, writes[statement]) for statement in _ORDER if statement in writes]
 
     async def reserve(self, count: int) -> None:
         """Makes sure that `count` runs can be numbered."""
@@ -299,3 +305,4 @@ _ORDER = (
     "insert_audit",
 )
 """Endings before births, runs before what hangs on them, jobs last."""
+_PLACES = frozenset(_ORDER)

@@ -113,10 +113,8 @@ class PostgresDriver:
             transaction = PostgresTransaction(connection, self._prepared, now)
             yield transaction
             async with translated(self.place):
-                if transaction.wakes:
-                    await connection.execute("SELECT pg_notify('horae', '')")
                 committing = True
-                await connection.execute("COMMIT")
+                await transaction.commit()
         except BaseException as error:
             if isinstance(error, StoreUnavailable) and committing and write:
                 raise StoreUnavailable(
@@ -254,13 +252,14 @@ class PostgresDriver:
 class PostgresTransaction:
     """Named statements on one connection, inside BEGIN and COMMIT."""
 
-    __slots__ = ("_connection", "_prepared", "now", "wakes")
+    __slots__ = ("_connection", "_prepared", "deferred", "now", "wakes")
 
     def __init__(self, connection: AsyncConnection[Row], prepared: dict[str, tuple[str, Statement]], now: int) -> None:
         self._connection = connection
         self._prepared = prepared
         self.now = now
         self.wakes = False
+        self.deferred: list[tuple[str, Sequence[Row]]] = []
 
     async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         bound = {key: array_literal(value) if isinstance(value, list) else value for key, value in parameters.items()}
@@ -269,9 +268,35 @@ class PostgresTransaction:
             cursor = await self._connection.execute(self._prepared[name][0], bound)
             return await cursor.fetchall() if cursor.description is not None else []
 
+    async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
+        """In one pipeline: the server works on one statement while the next is written out."""
+        if len(writes) < 2:
+            return [await self.many(name, rows) for name, rows in writes]
+        async with translated(writes[0][0]):
+            async with self._connection.pipeline():
+                cursors = [await self._connection.execute(*self._bound(name, rows)) for name, rows in writes]
+            return [cursor.rowcount for cursor in cursors]
+
+    def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        self.deferred += writes
+
+    async def commit(self) -> None:
+        """What was left for last, the notice, and COMMIT, in one trip."""
+        async with self._connection.pipeline():
+            for name, rows in self.deferred:
+                await self._connection.execute(*self._bound(name, rows))
+            if self.wakes:
+                await self._connection.execute("SELECT pg_notify('horae', '')")
+            await self._connection.execute("COMMIT")
+
     async def many(self, name: str, rows: Sequence[Row], /) -> int:
         if not rows:
             return 0
+        async with translated(name):
+            cursor = await self._connection.execute(*self._bound(name, rows))
+            return cursor.rowcount
+
+    def _bound(self, name: str, rows: Sequence[Row]) -> tuple[str, dict[str, str]]:
         text, statement = self._prepared[name]
         assert statement.columns is not None
         columns = zip(*rows, strict=True)
@@ -279,9 +304,7 @@ class PostgresTransaction:
             name: column_literal(values, kind)
             for name, kind, values in zip(statement.columns, statement.types, columns, strict=True)
         }
-        async with translated(name):
-            cursor = await self._connection.execute(text, bound)
-            return cursor.rowcount
+        return text, bound
 
     async def raw(self, text: str, values: tuple[Any, ...] = ()) -> list[Row]:
         """A statement that belongs to the driver, not to the catalog."""

@@ -93,6 +93,7 @@ CREATE TABLE sys.jobs (
 ) WITH (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.05);
 -- Due jobs are taken in key order: their rows, and those of their runs, then lie side by side in every index.
 CREATE INDEX jobs_wake ON sys.jobs (wake_at, job_uuid) WHERE wake_at IS NOT NULL;
+CREATE INDEX jobs_once ON sys.jobs (job_uuid) WHERE schedule_kind = 'AT';
 
 CREATE TABLE sys.job_tasks (
     job_uuid   UUID NOT NULL,

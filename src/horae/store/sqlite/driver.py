@@ -85,6 +85,7 @@ class SqliteDriver:
             transaction = SqliteTransaction(connection, self._prepared, self._now())
             try:
                 yield transaction
+                await transaction.batch(transaction.deferred)
                 with translated(self.path):
                     connection.execute("COMMIT")
             except BaseException:
@@ -155,13 +156,14 @@ class SqliteDriver:
 class SqliteTransaction:
     """Named statements on the one connection, inside BEGIN and COMMIT."""
 
-    __slots__ = ("_connection", "_prepared", "now", "wakes")
+    __slots__ = ("_connection", "_prepared", "deferred", "now", "wakes")
 
     def __init__(self, connection: apsw.Connection, prepared: dict[str, str], now: int) -> None:
         self._connection = connection
         self._prepared = prepared
         self.now = now
         self.wakes = False
+        self.deferred: list[tuple[str, Sequence[Row]]] = []
 
     async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         bound = {key: json.dumps(value) if isinstance(value, list) else value for key, value in parameters.items()}
@@ -176,6 +178,12 @@ class SqliteTransaction:
         with translated(name):
             self._connection.executemany(self._prepared[name], rows)
         return self._connection.total_changes() - before
+
+    async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
+        return [await self.many(name, rows) for name, rows in writes]
+
+    def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        self.deferred += writes
 
     def wake(self) -> None:
         self.wakes = True

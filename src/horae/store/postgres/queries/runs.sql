@@ -28,8 +28,13 @@ SELECT (
 );
 
 -- name: reserve_run_numbers
--- Numbers taken by others meanwhile leave holes; each row is a stretch of one.
-SELECT number, number FROM (SELECT nextval('sys.run_numbers') AS number FROM generate_series(1, :count::integer)) taken;
+-- Numbers taken by others meanwhile leave holes: where there are none the answer is one stretch, else many.
+SELECT min(number), max(number) FROM (
+    SELECT number, number - row_number() OVER (ORDER BY number) AS stretch
+    FROM (SELECT nextval('sys.run_numbers') AS number FROM generate_series(1, :count::integer)) taken
+) numbered
+GROUP BY stretch
+ORDER BY 1;
 
 -- name: active_runs
 SELECT job_uuid, run_no, job_run_uuid, state, scheduled_time, chosen_time, waiting_for, is_recovery

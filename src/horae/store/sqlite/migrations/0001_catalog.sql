@@ -88,6 +88,7 @@ CREATE TABLE sys.jobs (
 ) WITHOUT ROWID;
 -- Due jobs are taken in key order: their rows, and those of their runs, then lie side by side in every index.
 CREATE INDEX sys.jobs_wake ON jobs (wake_at, job_uuid) WHERE wake_at IS NOT NULL;
+CREATE INDEX sys.jobs_once ON jobs (job_uuid) WHERE schedule_kind = 'AT';
 
 CREATE TABLE sys.job_tasks (
     job_uuid   TEXT NOT NULL,

@@ -57,7 +57,7 @@ LIMIT :limit;
 SELECT
     job_uuid, job_name, version, state, planned_until, wake_at, first_seen, paused_until, moved_slot, moved_to,
     covered_until, next_run_time, last_enqueued_at, pause_note, namespace, created_at, updated_at, registered
-FROM sys.jobs
+FROM sys.jobs INDEXED BY jobs_once
 WHERE schedule_kind = 'AT' AND starts_at <= planned_until AND (state <> 'DISABLED' OR on_completion = 'DROP')
 ORDER BY job_uuid
 LIMIT :limit;

@@ -40,7 +40,7 @@ WHERE EXISTS (
 ) OR EXISTS (
     SELECT 1 FROM sys.job_dependencies d WHERE d.depends_on_job_uuid = j.value
 ) OR EXISTS (
-    SELECT 1 FROM sys.jobs o WHERE o.job_uuid = j.value AND o.schedule_kind = 'AT'
+    SELECT 1 FROM sys.jobs o INDEXED BY jobs_once WHERE o.job_uuid = j.value AND o.schedule_kind = 'AT'
 );
 
 -- name: lock_runs
