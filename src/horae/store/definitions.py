@@ -70,7 +70,7 @@ class DefinitionCache:
     """Compiled definitions by job and version, the least recently used forgotten first."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, int], Compiled] = OrderedDict()
+        self.known: OrderedDict[tuple[str, int], Compiled] = OrderedDict()
         self._rhythms: dict[object, object] = {}
 
     def put(self, job_uuid: str, definition: Definition) -> Compiled:
@@ -79,17 +79,17 @@ class DefinitionCache:
         if len(self._rhythms) > MOST_CACHED:
             self._rhythms.clear()
         compiled = Compiled(job_uuid, definition, self._rhythms.setdefault(rhythm, rhythm))
-        self._known[job_uuid, definition.version] = compiled
-        if len(self._known) > MOST_CACHED:
-            self._known.popitem(last=False)
+        self.known[job_uuid, definition.version] = compiled
+        if len(self.known) > MOST_CACHED:
+            self.known.popitem(last=False)
         return compiled
 
     def get(self, job_uuid: str, version: int) -> Compiled | None:
-        return self._known.get((job_uuid, version))
+        return self.known.get((job_uuid, version))
 
     async def load(self, transaction: Transaction, wanted: Iterable[tuple[str, int]]) -> None:
         """Reads those of `wanted` that are not known yet; afterwards `self[…]` has all that exist."""
-        missing = [key for key in dict.fromkeys(wanted) if key not in self._known]
+        missing = [key for key in dict.fromkeys(wanted) if key not in self.known]
         if not missing:
             return
         rows = await transaction.rows("load_versions", wanted=json.dumps(missing))
@@ -100,7 +100,7 @@ class DefinitionCache:
 
     async def one(self, transaction: Transaction, job_uuid: str, version: int) -> Compiled:
         await self.load(transaction, [(job_uuid, version)])
-        return self._known[job_uuid, version]
+        return self.known[job_uuid, version]
 
     def __getitem__(self, key: tuple[str, int]) -> Compiled:
-        return self._known[key]
+        return self.known[key]

@@ -78,7 +78,8 @@ class Planner:
         if start is None or self.careful:
             yield from rows
             return
-        cache, now, moment_now, handlers, node = work.cache, work.now, work.moment, start.handlers, start.node
+        known, now, moment_now, handlers, node = work.cache.known, work.now, work.moment, start.handlers, start.node
+        numbers, claims, started = work.numbers, work.claims, work.started
         runs: list[Row] = []
         tasks: list[Row] = []
         attempts: list[Row] = []
@@ -92,7 +93,7 @@ class Planner:
         answers: dict[tuple[int, int], tuple[int, int] | None] = {}
         for row in rows:
             job_uuid, version, cursor = row[0], row[2], row[4]
-            compiled = cache[job_uuid, version]
+            compiled = known[job_uuid, version]
             plain = self.slots > 0 and compiled.plain and row[3] == "ENABLED" and row[8] is None
             if not plain or job_uuid in active or (handlers is not None and not compiled.handlers <= handlers):
                 work.gather(batches)
@@ -111,7 +112,7 @@ class Planner:
             self.slots -= 1
             slot, following = found
             second = slot // 1000
-            number = work.take_number()
+            number = numbers.pop()
             uuid = run_uuid(job_uuid, second)
             timeout = compiled.timeout
             expires = None if timeout is None else now + timeout
@@ -122,7 +123,7 @@ class Planner:
                     attempts.append((number, position, 1, node, 1, now))
             cursors.append((job_uuid, slot, following, now))
             definition = compiled.definition
-            work.claims.append(
+            claims.append(
                 Claim(
                     f"occ_{uuid}",
                     number,
@@ -135,7 +136,7 @@ class Planner:
                     payload=definition.spec.payload,
                 )
             )
-            work.started.append((number, compiled))
+            started.append((number, compiled))
         work.gather(batches)
 
     async def plan_job(self, job: JobRow, active: Active, limit: int = 500) -> None:

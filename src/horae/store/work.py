@@ -67,7 +67,7 @@ class Work:
         self.now = transaction.now
         self.moment: datetime = moment(transaction.now)
         self.claims: list[Claim] = []
-        self._numbers: list[int] = []
+        self.numbers: list[int] = []
         self.started: list[tuple[int, Compiled]] = []
         self._writes: dict[str, list[Row]] = {}
 
@@ -97,11 +97,11 @@ class Work:
 
     async def reserve(self, count: int) -> None:
         """Makes sure that `count` runs can be numbered."""
-        if len(self._numbers) < count:
-            rows = await self.transaction.rows("reserve_run_numbers", count=count - len(self._numbers))
+        if len(self.numbers) < count:
+            rows = await self.transaction.rows("reserve_run_numbers", count=count - len(self.numbers))
             fresh = [number for first, last in rows for number in range(first, last + 1)]
             # Kept descending: the lowest number is taken off the end.
-            self._numbers = sorted((*self._numbers, *fresh), reverse=True)
+            self.numbers[:] = sorted((*self.numbers, *fresh), reverse=True)
 
     def gather(self, batches: dict[str, list[Row]]) -> None:
         """Takes whole batches at once and leaves them empty."""
@@ -111,7 +111,7 @@ class Work:
                 rows.clear()
 
     def take_number(self) -> int:
-        return self._numbers.pop()
+        return self.numbers.pop()
 
     def audit(
         self, event: str, job_uuid: str | None, run_uuid: str | None, actor: str, outcome: str, **details: Any
@@ -125,7 +125,7 @@ class Work:
         self, compiled: Compiled, birth: Birth, *, waiting_for: str | None = None, start: Capacity | None = None
     ) -> None:
         """Writes the run of one slot; with `start` it is born RUNNING."""
-        number = self._numbers.pop()
+        number = self.numbers.pop()
         second = milliseconds(birth.scheduled_time) // 1000
         uuid = ids.run_uuid(compiled.job_uuid, second)
         chosen = milliseconds(birth.chosen_time)
