@@ -75,9 +75,10 @@ _WINDOW = (
 
 GUARDS = (
     Guard("look_around", ("job_runs_deadline", "job_runs_window"), ("job_runs_deadline", "job_runs_window"),
-          (("now", NOW),)),
+          (("now", NOW), ("node", None))),
     Guard("next_wake", ("jobs_wake", "job_runs_window"), ("jobs_wake", "job_runs_window"), (("skip", []),)),
-    Guard("next_start", ("job_runs_claim",), ("job_runs_claim",), (("now", NOW),)),
+    Guard("before_dispatch", ("job_runs_limited", "job_runs_claim"), ("job_runs_limited", "job_runs_claim"),
+          (("now", NOW), ("node", None))),
     Guard("lock_due_jobs", ("jobs_wake",), ("jobs_wake",), (("now", NOW), ("skip", []), ("limit", BATCH))),
     Guard("active_runs", ("job_runs_active",), ("job_runs_active",), (("jobs", _JOBS),), sorts=True),
     Guard("jobs_not_alone", ("job_runs_active", "job_dependencies_on"), ("job_runs_active",), (("jobs", _JOBS),),
@@ -97,7 +98,6 @@ GUARDS = (
     Guard("ready_runs", (ROWID,), ("job_runs_number",)),
     Guard("claimable_runs", ("job_runs_claim",), ("job_runs_claim",), _CLAIM),
     Guard("claimable_candidates", ("job_runs_claim",), ("job_runs_claim",), (*_CLAIM, ("after", 0), ("last", 0))),
-    Guard("limited_runs_due", ("job_runs_limited",), ("job_runs_limited",), (("now", NOW),)),
     Guard("lock_late_runs", ("job_runs_deadline",), ("job_runs_deadline",), (("now", NOW), ("limit", BATCH)),
           sorts=True),
     Guard("due_windows", ("job_runs_window",), ("job_runs_window",), (("now", NOW), ("limit", BATCH)),

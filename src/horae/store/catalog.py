@@ -174,12 +174,11 @@ class Catalog:
 
     async def _plan(self, limit: int, start: Capacity | None, *, careful: bool = False) -> Planned:
         async with self._work() as work:
-            if start is not None and not await dispatching.may_claim(work, start):
-                start = None
-            requested, waiting = (await work.transaction.rows("look_around"))[0]
+            node = None if start is None else start.node
+            alive, requested, waiting = (await work.transaction.rows("look_around", node=node))[0]
             if requested:
                 await apply_requests(work, self._unplannable)
-            planner = Planner(work, start, self._unplannable, careful=careful)
+            planner = Planner(work, start if alive else None, self._unplannable, careful=careful)
             if waiting:
                 await planner.judge_waiting(MOST_WAITING)
             jobs = await planner.due_jobs(limit)
@@ -190,8 +189,7 @@ class Catalog:
 
     async def dispatch(self, capacity: Capacity) -> Dispatched:
         async with self._work() as work:
-            await dispatching.dispatch(work, capacity)
-            upcoming = (await work.transaction.rows("next_start"))[0][0]
+            upcoming = await dispatching.dispatch(work, capacity)
             dispatched = Dispatched(work.moment, tuple(work.claims), optional_moment(upcoming))
         self._remember(work)
         return dispatched

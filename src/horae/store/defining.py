@@ -59,6 +59,7 @@ class Definer:
         self.reason = reason
         self.unplannable = unplannable
         self._digests: list[tuple[Any, ...]] = []
+        self._ahead: dict[tuple[Any, ...], tuple[int | None, int | None]] = {}
 
     async def define(self, specs: Sequence[JobSpec]) -> tuple[Defined, ...]:
         check_batch(specs)
@@ -103,7 +104,7 @@ class Definer:
             definition = build(self._anchored(spec, work.now), last_version + 1, self.defaults)
             work.cache.put(uuid, definition)
             job = self._new_row(uuid, definition, spec.state, cursor)
-            look_ahead(work, job)
+            self._look_ahead(job, definition)
             jobs.append((next(numbers), *self._inserted(job, definition)))
             versions.append(self._version(uuid, definition))
             tasks += _task_rows(uuid, definition)
@@ -115,6 +116,18 @@ class Definer:
         if tombstones:
             await work.transaction.many("delete_tombstones", [(uuid,) for uuid in sorted(tombstones)])
         return created
+
+    def _look_ahead(self, job: JobRow, definition: Definition) -> None:
+        """`look_ahead`, asked once for all new jobs that are bound to have the same answer."""
+        settings = definition.settings
+        if settings.window is not None:
+            look_ahead(self.work, job)
+            return
+        key = (definition.spec.schedule, settings.misfire_grace, settings.deadline, job.planned_until, job.state)
+        if key not in self._ahead:
+            look_ahead(self.work, job)
+            self._ahead[key] = (job.next_run_time, job.wake_at)
+        job.next_run_time, job.wake_at = self._ahead[key]
 
     def _new_row(self, uuid: str, definition: Definition, state: JobState, cursor: int | None) -> JobRow:
         """A job whose cursor stands at now, or where its tombstone left it."""

@@ -17,26 +17,26 @@ from horae.store.rows import optional_json, optional_milliseconds, optional_mome
 from horae.store.work import RunRow, Work
 
 
-async def dispatch(work: Work, capacity: Capacity) -> None:
-    """Fills `work.claims` with up to `capacity.slots` runs, the oldest first."""
-    if capacity.slots < 1 or not await may_claim(work, capacity):
-        return
+async def dispatch(work: Work, capacity: Capacity) -> int | None:
+    """Fills `work.claims` with up to `capacity.slots` runs, the oldest first; says when the next one's time comes.
+
+    A node that does not live is given nothing: a run of its would be nobody's to take over.
+    """
+    alive, limited, upcoming = (await work.transaction.rows("before_dispatch", node=capacity.node))[0]
+    if capacity.slots >= 1 and alive:
+        await _claim(work, capacity, limited=bool(limited))
+    return None if upcoming is None else int(upcoming)
+
+
+async def _claim(work: Work, capacity: Capacity, *, limited: bool) -> None:
     handlers = None if capacity.handlers is None else json.dumps(sorted(capacity.handlers))
-    if (await work.transaction.rows("limited_runs_due"))[0][0]:
+    if limited:
         runs = await _within_limits(work, capacity, handlers)
     else:
         rows = await work.transaction.rows("claimable_runs", limit=capacity.slots, handlers=handlers)
         runs = [RunRow._make(row) for row in rows]
         await work.cache.load(work.transaction, [(run.job_uuid, run.version) for run in runs])
     await _start(work, runs, capacity)
-
-
-async def may_claim(work: Work, capacity: Capacity) -> bool:
-    """Whether the node is one that lives; it cannot be declared dead before this transaction ends.
-
-    A run given to anybody else would be nobody's to take over.
-    """
-    return bool(await work.transaction.rows("hold_node", node=capacity.node))
 
 
 async def _within_limits(work: Work, capacity: Capacity, handlers: str | None) -> list[RunRow]:
@@ -111,7 +111,6 @@ async def _start(work: Work, runs: list[RunRow], capacity: Capacity) -> None:
                 run.spent_ms,
             )
         )
-    await work.flush()
 
 
 def _first_attempts(work: Work, run: RunRow, compiled: Compiled, capacity: Capacity) -> tuple[Start, ...]:

@@ -15,9 +15,6 @@ ON CONFLICT (node_uuid) DO NOTHING;
 UPDATE sys.nodes SET counter = counter + 1, heartbeat_at = :now WHERE node_uuid = :node::uuid AND state = 'ALIVE'
 RETURNING counter;
 
--- name: hold_node
-SELECT 1 FROM sys.nodes WHERE node_uuid = :node::uuid AND state = 'ALIVE' FOR SHARE;
-
 -- name: bury_node
 UPDATE sys.nodes SET state = 'DEAD', ended_at = :now WHERE node_uuid = :node::uuid AND state = 'ALIVE' AND counter = :counter
 RETURNING counter;

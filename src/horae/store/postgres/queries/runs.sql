@@ -1,7 +1,9 @@
 -- Runs, their tasks and attempts: birth, claim, end. `:rows` stands for the rows given, as `given`.
 
 -- name: look_around
+-- The node's row is held: it cannot be declared dead before this transaction ends.
 SELECT
+    (SELECT 1 FROM sys.nodes WHERE node_uuid = :node::uuid AND state = 'ALIVE' FOR SHARE),
     EXISTS (SELECT 1 FROM sys.schedule_requests WHERE applied_at IS NULL),
     coalesce((SELECT min(deadline_at) FROM sys.job_runs WHERE deadline_at IS NOT NULL) < :now, false)
         OR EXISTS (SELECT 1 FROM sys.job_runs WHERE not_before <= :now AND waiting_for = 'window');
@@ -18,13 +20,6 @@ SELECT least(
         WHERE not_before IS NOT NULL AND waiting_for = 'window'
         ORDER BY not_before LIMIT 1
     )
-);
-
--- name: next_start
-SELECT (
-    SELECT not_before FROM sys.job_runs
-    WHERE not_before > :now AND (waiting_for IS NULL OR waiting_for = 'retry')
-    ORDER BY not_before LIMIT 1
 );
 
 -- name: reserve_run_numbers
@@ -109,11 +104,19 @@ SELECT run_no, position, task_name, state, attempts, started_at FROM :rows;
 INSERT INTO sys.task_attempts (run_no, position, attempt_no, state, node_uuid, fence, started_at)
 SELECT run_no, position, attempt_no, 'RUNNING', node, fence, started_at FROM :rows;
 
--- name: limited_runs_due
-SELECT EXISTS (
-    SELECT 1 FROM sys.job_runs
-    WHERE not_before <= :now AND limited AND (waiting_for IS NULL OR waiting_for = 'retry')
-);
+-- name: before_dispatch
+-- The node's row is held: it cannot be declared dead before this transaction ends.
+SELECT
+    (SELECT 1 FROM sys.nodes WHERE node_uuid = :node::uuid AND state = 'ALIVE' FOR SHARE),
+    EXISTS (
+        SELECT 1 FROM sys.job_runs
+        WHERE not_before <= :now AND limited AND (waiting_for IS NULL OR waiting_for = 'retry')
+    ),
+    (
+        SELECT not_before FROM sys.job_runs
+        WHERE not_before > :now AND (waiting_for IS NULL OR waiting_for = 'retry')
+        ORDER BY not_before LIMIT 1
+    );
 
 -- name: claimable_runs
 SELECT

@@ -2,6 +2,7 @@
 
 -- name: look_around
 SELECT
+    (SELECT 1 FROM sys.nodes WHERE node_uuid = :node AND state = 'ALIVE'),
     EXISTS (SELECT 1 FROM sys.schedule_requests WHERE applied_at IS NULL),
     EXISTS (SELECT 1 FROM sys.job_runs INDEXED BY job_runs_deadline WHERE deadline_at < :now)
         OR EXISTS (
@@ -16,10 +17,6 @@ SELECT min(at) FROM (
     SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_window
     WHERE not_before IS NOT NULL AND waiting_for = 'window'
 );
-
--- name: next_start
-SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_claim
-WHERE not_before > :now AND (waiting_for IS NULL OR waiting_for = 'retry');
 
 -- name: reserve_run_numbers
 UPDATE sys.counters SET value = value + :count WHERE counter_name = 'run'
@@ -98,11 +95,17 @@ VALUES (:run_no, :position, :task_name, :state, :attempts, :started_at);
 INSERT INTO sys.task_attempts (run_no, position, attempt_no, state, node_uuid, fence, started_at)
 VALUES (:run_no, :position, :attempt_no, 'RUNNING', :node, :fence, :started_at);
 
--- name: limited_runs_due
-SELECT EXISTS (
-    SELECT 1 FROM sys.job_runs INDEXED BY job_runs_limited
-    WHERE not_before <= :now AND limited = 1 AND (waiting_for IS NULL OR waiting_for = 'retry')
-);
+-- name: before_dispatch
+SELECT
+    (SELECT 1 FROM sys.nodes WHERE node_uuid = :node AND state = 'ALIVE'),
+    EXISTS (
+        SELECT 1 FROM sys.job_runs INDEXED BY job_runs_limited
+        WHERE not_before <= :now AND limited = 1 AND (waiting_for IS NULL OR waiting_for = 'retry')
+    ),
+    (
+        SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_claim
+        WHERE not_before > :now AND (waiting_for IS NULL OR waiting_for = 'retry')
+    );
 
 -- name: claimable_runs
 SELECT
