@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -67,10 +66,10 @@ class Compiled:
 
 
 class DefinitionCache:
-    """Compiled definitions by job and version, the least recently used forgotten first."""
+    """Compiled definitions by job and version; of too many, those known longest are forgotten."""
 
     def __init__(self) -> None:
-        self.known: OrderedDict[tuple[str, int], Compiled] = OrderedDict()
+        self.known: dict[tuple[str, int], Compiled] = {}
         self._rhythms: dict[object, object] = {}
 
     def put(self, job_uuid: str, definition: Definition) -> Compiled:
@@ -81,7 +80,7 @@ class DefinitionCache:
         compiled = Compiled(job_uuid, definition, self._rhythms.setdefault(rhythm, rhythm))
         self.known[job_uuid, definition.version] = compiled
         if len(self.known) > MOST_CACHED:
-            self.known.popitem(last=False)
+            del self.known[next(iter(self.known))]
         return compiled
 
     def get(self, job_uuid: str, version: int) -> Compiled | None:

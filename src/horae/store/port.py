@@ -82,6 +82,13 @@ __all__ = [
 class Store(Protocol):
     """A catalog. Open it first; verbs may then be called from many tasks of one event loop."""
 
+    @property
+    def lock_grace(self) -> float:
+        """For how many seconds a node's liveness lock must be seen free before it says that the node is gone.
+
+        What `liveness.observe` takes as `released`: 0 where a free lock is proof.
+        """
+
     async def open(self) -> None:
         """Connects and checks the catalog: its schema is current, and this release may read it.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from horae.core import ids
 from horae.core.duration import format_duration, parse_duration
-from horae.core.instant import EPOCH, aware, rfc3339
+from horae.core.instant import EPOCH, rfc3339
 from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
@@ -68,10 +68,6 @@ def payload_text(name: str, payload: Any) -> str | None:
             f"Job {shown(name)}: its payload is not JSON: {error}",
             hint="Use dicts, lists, text, numbers, true, false, null.",
         ) from error
-
-
-def run_id_of(uuid: str) -> str:
-    return ids.RUN + uuid
 
 
 def uuid_of(run_id: str) -> str:
@@ -295,7 +291,3 @@ def run_record(row: Row) -> RunRecord:
         retries,
         optional_json(payload),
     )
-
-
-def checked_times(at: datetime, name: str) -> datetime:
-    return aware(at, name)
