@@ -16,7 +16,7 @@ import apsw
 import psycopg
 
 from horae.store.driver import Row, statements
-from horae.store.postgres.arrays import column_literal
+from horae.store.postgres.transaction import Prepared
 
 FAR = 4_000_000_000_000
 """2096: alarms of the raw side's jobs, later than any clock here gets."""
@@ -111,27 +111,16 @@ class RawPostgres:
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=1)
-        self._texts = {}
-        for name, statement in statements("postgres").items():
-            if statement.columns is None:
-                continue
-            arrays = ", ".join(f"%s::{kind}[]" for kind in statement.types)
-            rows = f"unnest({arrays}) AS given ({', '.join(statement.columns)})"
-            text = statement.with_parameters(lambda _, rows=rows: rows)  # type: ignore[misc]  # bound now
-            self._texts[name] = (text.encode(), statement.types)
+        self._many = Prepared().many
 
     def prepared(self, batches: Batches) -> list[tuple[str, Any]]:
-        return [(name, self._literals(name, rows)) for name, rows in batches]
-
-    def _literals(self, name: str, rows: Sequence[Row]) -> list[str]:
-        _, types = self._texts[name]
-        return [column_literal(values, kind) for values, kind in zip(zip(*rows, strict=True), types, strict=True)]
+        return [self._many[name].bound(rows) for name, rows in batches]
 
     def write(self, work: list[tuple[str, Any]]) -> None:
         connection = self._connection
         connection.execute("BEGIN")
-        for name, literals in work:
-            connection.execute(self._texts[name][0], literals)
+        for text, values in work:
+            connection.execute(text.encode(), values)
         connection.execute("COMMIT")
 
     def numbers(self, count: int) -> list[int]:

@@ -56,6 +56,17 @@ class Guard:
         return self.name
 
 
+ALONE = (
+    # Only PostgreSQL has statements that are a whole transaction.
+    Guard(
+        "claim_plain",
+        (),
+        ("job_runs_limited", "job_runs_claim", "job_versions_pkey", "job_runs_number"),
+        (("now", NOW), ("node", _NODE), ("handlers", '["handler"]'), ("limit", BATCH)),
+        sorts=True,
+    ),
+)
+
 PRIMARY = "PRIMARY KEY"
 """SQLite: the key of a table without rowids."""
 ROWID = "INTEGER PRIMARY KEY"

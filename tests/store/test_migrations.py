@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.store.catalogs import Place, minutely, opened, sqlite_place
 from tests.store.databases import Databases
 
+from horae.core.lifecycle import AttemptState, RunState
 from horae.errors import NotACatalog, SchemaTooNew, SchemaTooOld, StoreError
 from horae.store.migrating import Migration, check_catalog, migrate, migrations
 from horae.store.port import Store
+from horae.store.records import AttemptEnd, Capacity, Settlement
 from horae.testing.clock import ManualClock
 
-NEXT = Migration(2, "notes", "CREATE TABLE sys.notes (note TEXT);\n-- min_reader: 1\n", 1)
-BREAKING = replace(NEXT, min_reader=2)
+NEXT = Migration(len(migrations("sqlite")) + 1, "notes", "CREATE TABLE sys.notes (note TEXT);\n-- min_reader: 1\n", 1)
+BREAKING = replace(NEXT, min_reader=NEXT.number)
+NAMES = ["catalog", "claims"]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -56,11 +60,11 @@ def own(place: Place) -> tuple[Migration, ...]:
 
 def test_an_empty_store_is_given_its_catalog_when_it_is_opened(empty: Place) -> None:
     asyncio.run(opened(empty, None, nothing))
-    assert empty.sql("SELECT number, name FROM sys.schema_migrations") == [(1, "catalog")]
+    assert empty.sql("SELECT number, name FROM sys.schema_migrations") == list(enumerate(NAMES, 1))
 
 
 def test_a_migration_is_applied_once_however_often_it_is_asked_for(empty: Place) -> None:
-    assert asyncio.run(migrated(empty)) == ["catalog"]
+    assert asyncio.run(migrated(empty)) == NAMES
     assert asyncio.run(migrated(empty)) == []
 
 
@@ -69,7 +73,7 @@ def test_many_migrate_at_once_and_each_step_is_done_by_one(empty: Place) -> None
         return await asyncio.gather(*(migrated(empty, (*own(empty), NEXT)) for _ in range(4)))
 
     applied = [name for names in asyncio.run(together()) for name in names]
-    assert sorted(applied) == ["catalog", "notes"]
+    assert sorted(applied) == sorted([*NAMES, "notes"])
 
 
 def test_a_catalog_of_the_last_release_says_that_it_has_to_be_migrated_and_keeps_its_content(empty: Place) -> None:
@@ -77,7 +81,7 @@ def test_a_catalog_of_the_last_release_says_that_it_has_to_be_migrated_and_keeps
         await store.define([minutely()])
 
     asyncio.run(opened(empty, ManualClock(), body))
-    with pytest.raises(SchemaTooOld, match="0002_notes") as refusal:
+    with pytest.raises(SchemaTooOld, match=f"{NEXT.number:04d}_notes") as refusal:
         asyncio.run(checked(empty, (*own(empty), NEXT)))
     assert "horae migrate" in (refusal.value.hint or "")
     assert asyncio.run(migrated(empty, (*own(empty), NEXT))) == ["notes"]
@@ -93,8 +97,43 @@ def test_the_last_release_goes_on_with_a_newer_schema_that_lets_it(empty: Place)
 def test_a_reader_refuses_a_schema_whose_min_reader_is_above_it(empty: Place) -> None:
     asyncio.run(migrated(empty, (*own(empty), BREAKING)))
     for attempt in (opened(empty, None, nothing), migrated(empty)):
-        with pytest.raises(SchemaTooNew, match="needs schema 2 or newer; this release knows 1"):
+        with pytest.raises(
+            SchemaTooNew, match=f"needs schema {NEXT.number} or newer; this release knows {NEXT.number - 1}"
+        ):
             asyncio.run(attempt)
+
+
+def test_jobs_of_a_catalog_from_before_the_second_migration_go_on_after_it(empty: Place) -> None:
+    clock, node = ManualClock(), uuid4()
+
+    async def before(store: Store) -> None:
+        await store.define([minutely()])
+
+    asyncio.run(opened(empty, clock, before))
+    undone = [
+        "ALTER TABLE sys.job_versions DROP COLUMN plain_start",
+        "DELETE FROM sys.schema_migrations WHERE number = 2",
+    ]
+    if empty.kind == "postgres":
+        undone.append("ALTER SEQUENCE sys.run_numbers INCREMENT BY 1")
+    for text in undone:
+        empty.sql(text)
+    with pytest.raises(SchemaTooOld, match="0002_claims"):
+        asyncio.run(opened(empty, clock, nothing))
+    assert asyncio.run(migrated(empty)) == ["claims"]
+
+    async def after(store: Store) -> None:
+        await store.join(node)
+        await store.define([minutely("b")])
+        clock.advance("1m")
+        await store.plan()
+        claims = (await store.dispatch(Capacity(str(node), 5))).claims
+        assert sorted(claim.job_name for claim in claims) == ["a", "b"]
+        ends = (AttemptEnd(0, 1, AttemptState.SUCCESS),)
+        settled = await store.settle(node, [Settlement(each.run_id, each.run_no, each.fence, ends) for each in claims])
+        assert [each.state for each in settled] == [RunState.COMPLETED, RunState.COMPLETED]
+
+    asyncio.run(opened(empty, clock, after))
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(empty: Place) -> None:
@@ -118,4 +157,4 @@ def test_the_text_of_applied_migrations_is_frozen() -> None:
     assert digests == FROZEN
 
 
-FROZEN = {"sqlite": ["a098dd91c6ca2fab"], "postgres": ["ab6d539c649ddc5c"]}
+FROZEN = {"sqlite": ["a098dd91c6ca2fab", "ef0a01bcca3f9cc8"], "postgres": ["ab6d539c649ddc5c", "caffe142fbc874f2"]}

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.store.databases import Databases
-from tests.store.plan_guards import GUARDS, JOBS, NOW, RUNS, Guard, faults_of_postgres_plan, rows_for
+from tests.store.plan_guards import ALONE, GUARDS, JOBS, NOW, RUNS, Guard, faults_of_postgres_plan, rows_for
 
 from horae.store.driver import statements
 from horae.store.postgres.arrays import array_literal, column_literal
@@ -27,7 +27,7 @@ _EACH = pytest.mark.parametrize(
             times,
             id=f"{guard}-{'at first' if times == 1 else 'in the long run'}",
         )
-        for guard in GUARDS
+        for guard in (*GUARDS, *ALONE)
         for times in (1, 6)
     ],
 )
@@ -110,10 +110,10 @@ def planted_16(databases_16: Databases) -> Iterator[psycopg.Connection[Any]]:
 
 def _plan(connection: psycopg.Connection[Any], guard: Guard, times: int) -> dict[str, Any]:
     """How a statement is carried out when it is prepared, as the driver has it, and run for the nth time."""
-    statement = statements("postgres")[guard.name]
+    statement = (statements("postgres") | statements("postgres", "alone"))[guard.name]
     if statement.columns is None:
         numbers = {name: f"${number}" for number, (name, _) in enumerate(guard.parameters, 1)}
-        text = statement.with_parameters(lambda name: numbers[name])
+        text = statement.with_parameters(lambda name: numbers[name] + ("::bigint" if name == "now" else ""))
         given = [array_literal(value) if isinstance(value, list) else value for _, value in guard.parameters]
     else:
         arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(statement.types, 1))

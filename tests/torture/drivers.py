@@ -57,6 +57,12 @@ class TappedSqliteTransaction(SqliteTransaction):
         """One by one, so that each has its tap."""
         return [await self.many(name, rows) for name, rows in writes]
 
+    async def trip(
+        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+    ) -> tuple[list[int], list[Row]]:
+        await self.rows(first, **parameters)
+        return await self.batch(writes), await self.rows(then, **parameters)
+
     def wake(self) -> None:
         self.inner.wake()
 

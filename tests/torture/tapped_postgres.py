@@ -9,7 +9,8 @@ from typing import Any
 from tests.torture.drivers import AFTER, BEFORE, STATEMENT, Tap, no_tap
 
 from horae.store.driver import Row
-from horae.store.postgres.driver import PostgresDriver, PostgresTransaction
+from horae.store.postgres.driver import PostgresDriver
+from horae.store.postgres.transaction import PostgresTransaction
 
 
 class TappedPostgresTransaction(PostgresTransaction):
@@ -32,6 +33,15 @@ class TappedPostgresTransaction(PostgresTransaction):
         """One by one, so that each has its tap."""
         return [await self.many(name, rows) for name, rows in writes]
 
+    async def trip(
+        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+    ) -> tuple[list[int], list[Row]]:
+        await self.rows(first, **parameters)
+        return await self.batch(writes), await self.rows(then, **parameters)
+
+    async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        await self.batch(writes)
+
     def wake(self) -> None:
         self.inner.wake()
 
@@ -40,6 +50,14 @@ class TappedPostgres(PostgresDriver):
     """The PostgreSQL driver with a tap in its write transactions."""
 
     tap: Tap = staticmethod(no_tap)
+
+    async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
+        """The statement is its own commit."""
+        await self.tap(STATEMENT, name)
+        await self.tap(BEFORE, "COMMIT")
+        rows = await super().alone(name, **parameters)
+        await self.tap(AFTER, "COMMIT")
+        return rows
 
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[PostgresTransaction]:

@@ -182,23 +182,32 @@ class Catalog:
             if waiting:
                 await planner.judge_waiting(MOST_WAITING)
             jobs = await planner.due_jobs(limit)
-            wake = (await work.transaction.rows("next_wake", skip=sorted(self._unplannable)))[0][0]
-            planned = Planned(work.moment, jobs, planner.born, tuple(work.claims), optional_moment(wake), planner.more)
-        self._remember(work)
+            wake: datetime | None = work.moment
+            if not planner.more:
+                await work.flush()
+                rows = await work.transaction.rows("next_wake", skip=sorted(self._unplannable))
+                wake = optional_moment(rows[0][0])
+            planned = Planned(work.moment, jobs, planner.born, tuple(work.claims), wake, planner.more)
+        self._remember(work.started)
         return planned
 
     async def dispatch(self, capacity: Capacity) -> Dispatched:
+        plain = await dispatching.dispatch_plain(self.driver, self._cache, capacity)
+        if plain is not None:
+            dispatched, started = plain
+            self._remember(started)
+            return dispatched
         async with self._work() as work:
             upcoming = await dispatching.dispatch(work, capacity)
             dispatched = Dispatched(work.moment, tuple(work.claims), optional_moment(upcoming))
-        self._remember(work)
+        self._remember(work.started)
         return dispatched
 
-    def _remember(self, work: Work) -> None:
+    def _remember(self, started: Sequence[tuple[int, Compiled]]) -> None:
         """Which definition each claimed run is of: it stays so while the run is RUNNING, and settling asks for it."""
         if len(self._claimed) > MOST_CLAIMED:
             self._claimed.clear()
-        self._claimed.update(work.started)
+        self._claimed.update(started)
 
     async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         if not settlements:

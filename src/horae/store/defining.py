@@ -29,6 +29,7 @@ from horae.store.rows import (
     milliseconds,
     moment,
     payload_text,
+    plain_start,
     to_json,
 )
 from horae.store.work import Work
@@ -325,7 +326,8 @@ class Definer:
     def _version(self, uuid: str, definition: Definition) -> tuple[Any, ...]:
         text = to_json(definition.spec.to_dict())
         defaults = defaults_text(self.defaults)
-        return (uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now)
+        start = plain_start(definition)
+        return (uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now, start)
 
 
 def check_batch(specs: Sequence[JobSpec]) -> None:

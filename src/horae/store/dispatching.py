@@ -9,12 +9,66 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+from horae.core import ids
 from horae.core.lifecycle import TaskState
 from horae.core.progress import TaskProgress, advance
-from horae.store.definitions import Compiled
-from horae.store.records import Capacity, Claim, Start
-from horae.store.rows import optional_json, optional_milliseconds, optional_moment
+from horae.store.definitions import Compiled, DefinitionCache
+from horae.store.driver import Driver
+from horae.store.records import Capacity, Claim, Dispatched, Start
+from horae.store.rows import moment, optional_json, optional_milliseconds, optional_moment
 from horae.store.work import RunRow, Work
+
+
+async def dispatch_plain(
+    driver: Driver, cache: DefinitionCache, capacity: Capacity
+) -> tuple[Dispatched, list[tuple[int, Compiled]]] | None:
+    """The plain case in one statement; None where it is not plain, or the driver has no such statement.
+
+    Definitions are read after the claim is committed. Should that fail, the node owns runs it does not know, as after
+    any lost answer, and gives them back at its next heartbeat.
+    """
+    if capacity.slots < 1:
+        return None
+    handlers = None if capacity.handlers is None else json.dumps(sorted(capacity.handlers))
+    rows = await driver.alone("claim_plain", node=capacity.node, handlers=handlers, limit=capacity.slots)
+    if rows is None or not rows[0][1]:
+        return None
+    now, _, upcoming, *first = rows[0]
+    if first[0] is None:
+        return Dispatched(moment(now), (), optional_moment(upcoming)), []
+    wanted = [(row[5], row[6]) for row in rows]
+    if any(key not in cache.known for key in wanted):
+        async with driver.transaction(write=False) as transaction:
+            await cache.load(transaction, wanted)
+    claims, started = [], []
+    for (
+        _,
+        _,
+        _,
+        number,
+        uuid,
+        job,
+        version,
+        slot,
+        chosen,
+        fence,
+        origin,
+        recovery,
+        since,
+        until,
+        payload,
+        spent,
+    ) in rows:
+        compiled = cache[job, version]
+        given = compiled.definition.spec.payload if payload is None else json.loads(payload)
+        claims.append(
+            Claim(
+                ids.RUN + uuid, number, compiled.definition, slot, chosen, now, fence, compiled.starts, origin,
+                recovery, since, until, given, spent,
+            )
+        )  # fmt: skip
+        started.append((number, compiled))
+    return Dispatched(moment(now), tuple(claims), optional_moment(upcoming)), started
 
 
 async def dispatch(work: Work, capacity: Capacity) -> int | None:

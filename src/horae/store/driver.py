@@ -49,10 +49,10 @@ class Statement:
 
 
 @cache
-def statements(dialect: str) -> dict[str, Statement]:
+def statements(dialect: str, folder_name: str = "queries") -> dict[str, Statement]:
     """Every named block of `queries/*.sql` of one dialect."""
     found: dict[str, Statement] = {}
-    folder = files("horae.store") / dialect / "queries"
+    folder = files("horae.store") / dialect / folder_name
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
         text = file.read_text(encoding="utf-8")
         headers = list(_HEADER.finditer(text))
@@ -81,6 +81,9 @@ class Transaction(Protocol):
     now: int
     """Milliseconds since 1970, read once, by the store's clock."""
 
+    overlaps: bool
+    """Whether the store can write while the caller works on; else there is nothing to be had by sending ahead."""
+
     async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """Runs a statement once and returns its rows. A list as a parameter is an array."""
 
@@ -89,6 +92,14 @@ class Transaction(Protocol):
 
     async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
         """Runs several statements for many rows each, in order, as one trip where that is possible; their counts."""
+
+    async def trip(
+        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+    ) -> tuple[list[int], list[Row]]:
+        """`first`, whose answer nobody needs; writes; `then`: one trip where possible. The writes' counts, its rows."""
+
+    async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        """Lets the store begin with writes while the caller works on; what is wrong with them is raised later."""
 
     def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
         """Writes that nothing follows: they go with the commit."""
@@ -138,6 +149,9 @@ class Driver(Protocol):
 
     def transaction(self, *, write: bool = True) -> AbstractAsyncContextManager[Transaction]:
         """A transaction; with `write=False` a consistent snapshot to read from."""
+
+    async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
+        """Runs a statement that is a whole transaction, in one trip; None where this driver has no such statement."""
 
     def migration(self) -> AbstractAsyncContextManager[Migrator]: ...
 

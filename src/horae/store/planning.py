@@ -25,6 +25,10 @@ from horae.store.rows import JobRow, job_view, milliseconds, moment, optional_mi
 from horae.store.work import TERMINAL_BIRTHS, Active, Work
 
 ENDLESS = 1_000_000
+_SCHEDULED = ("SCHEDULE", False, None, None)
+"""Origin, recovery and coverage of a claim's run in the plain case."""
+SENT_AT_ONCE = 250
+"""Plain births after which the store may begin to write them, while the next are worked out."""
 
 
 class Planner:
@@ -54,6 +58,9 @@ class Planner:
         await work.reserve(len(rows))
         disturbed = False
         for row in self._plain(rows, active):
+            if row is None:
+                await work.send()
+                continue
             job = JobRow(row)
             runs = active.get(job.uuid, {})
             if disturbed or any(waits for _, _, waits in runs.values()):
@@ -64,12 +71,14 @@ class Planner:
                 disturbed = True
                 await self._hand_over()
             await work.reserve(len(rows))
-        await self.finish()
+        if self._ended or self._handed_over or self._once:
+            await self.finish()
         self.more = self.more or len(rows) == limit
         return len(rows)
 
-    def _plain(self, rows: Sequence[Row], active: Mapping[str, Active]) -> Iterator[Row]:
-        """Writes the plain cases, which nearly all runs of a busy catalog are; yields the rows that are not plain.
+    def _plain(self, rows: Sequence[Row], active: Mapping[str, Active]) -> Iterator[Row | None]:
+        """Writes the plain cases, which nearly all runs of a busy catalog are; yields the rows that are not plain, and
+        None where the store may begin with what is written so far.
 
         Plain: one slot is due, nothing of the job is under way, and the node that asked can start it at once. Jobs with
         one schedule and one cursor have one answer, so it is looked up before it is worked out.
@@ -80,6 +89,8 @@ class Planner:
             return
         known, now, moment_now, handlers, node = work.cache.known, work.now, work.moment, start.handlers, start.node
         numbers, claims, started = work.numbers, work.claims, work.started
+        make_claim = Claim._make
+        enough = SENT_AT_ONCE if work.transaction.overlaps else None
         runs: list[Row] = []
         tasks: list[Row] = []
         attempts: list[Row] = []
@@ -90,7 +101,7 @@ class Planner:
             "insert_attempts": attempts,
             "advance_cursors": cursors,
         }
-        answers: dict[tuple[int, int], tuple[int, int] | None] = {}
+        answers: dict[tuple[int, int], tuple[int, int, int, str] | None] = {}
         for row in rows:
             job_uuid, version, cursor = row[0], row[2], row[4]
             compiled = known[job_uuid, version]
@@ -110,33 +121,25 @@ class Planner:
                 continue
             self.born += 1
             self.slots -= 1
-            slot, following = found
-            second = slot // 1000
+            slot, following, second, slot_key = found
             number = numbers.pop()
             uuid = run_uuid(job_uuid, second)
             timeout = compiled.timeout
             expires = None if timeout is None else now + timeout
-            runs.append((number, uuid, job_uuid, node, slot, now, f"schedule:{second}", version, expires))
+            runs.append((number, uuid, job_uuid, node, slot, now, slot_key, version, expires))
             for position, name, begun in compiled.first_rows:
                 tasks.append((number, position, name, "RUNNING" if begun else "PENDING", begun, now if begun else None))
                 if begun:
                     attempts.append((number, position, 1, node, 1, now))
             cursors.append((job_uuid, slot, following, now))
             definition = compiled.definition
-            claims.append(
-                Claim(
-                    f"occ_{uuid}",
-                    number,
-                    definition,
-                    slot,
-                    slot,
-                    now,
-                    1,
-                    compiled.starts,
-                    payload=definition.spec.payload,
-                )
-            )
+            payload = definition.spec.payload
+            claim = (f"occ_{uuid}", number, definition, slot, slot, now, 1, compiled.starts, *_SCHEDULED, payload, 0)
+            claims.append(make_claim(claim))
             started.append((number, compiled))
+            if len(runs) == enough:
+                work.gather(batches)
+                yield None
         work.gather(batches)
 
     async def plan_job(self, job: JobRow, active: Active, limit: int = 500) -> None:
@@ -330,8 +333,9 @@ def look_ahead(work: Work, job: JobRow) -> None:
     job.wake_at = work.now if owes else optional_milliseconds(plan.wake_at)
 
 
-def _alone(compiled: Compiled, cursor: int, now: datetime) -> tuple[int, int] | None:
-    """The one slot that is due and the one after it, in milliseconds; None where planning has more to say."""
+def _alone(compiled: Compiled, cursor: int, now: datetime) -> tuple[int, int, int, str] | None:
+    """The one slot that is due and the one after it, in milliseconds, then its second and its key; None where planning
+    has more to say."""
     assert compiled.schedule is not None
     try:
         found = due_alone(compiled.schedule, compiled.settings, EPOCH + timedelta(milliseconds=cursor), now)
@@ -339,7 +343,8 @@ def _alone(compiled: Compiled, cursor: int, now: datetime) -> tuple[int, int] | 
         return None
     if found is None or found[1] is None:
         return None
-    return milliseconds(found[0]), milliseconds(found[1])
+    slot = milliseconds(found[0])
+    return slot, milliseconds(found[1]), slot // 1000, schedule_key(found[0])
 
 
 def _move_cursor(job: JobRow, plan: Plan) -> None:

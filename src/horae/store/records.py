@@ -187,7 +187,8 @@ class Capacity:
 class Planned:
     """What one planning pass did. `claims` are runs born RUNNING for the node that asked; `more`: ask again at once.
 
-    `wake_at` is the earliest moment any job or waiting run has to be looked at again; None when there is none.
+    `wake_at` is the earliest moment any job or waiting run has to be looked at again; None when there is none. Where
+    there is `more`, that is now.
     """
 
     now: datetime

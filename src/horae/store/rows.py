@@ -146,6 +146,12 @@ def job_columns(definition: Definition) -> tuple[Any, ...]:
     )
 
 
+def plain_start(definition: Definition) -> str | None:
+    """What one statement needs to start a run: its task's name and time-out. None where there are several tasks."""
+    tasks = definition.spec.tasks
+    return to_json([tasks[0].name, length(definition.settings.execution_timeout)]) if len(tasks) == 1 else None
+
+
 def _schedule_kind(schedule: Schedule | None) -> str:
     match schedule:
         case None:

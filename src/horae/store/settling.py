@@ -56,14 +56,13 @@ class Settler:
             attempts.append((each.run_no, attempt, now))
             jobs[compiled.job_uuid] = None
             lines.append(f"{each.run_no} {each.run_id[4:]} COMPLETED {each.fence} {now}")
-        await work.transaction.rows("lock_these_jobs", jobs=list(jobs))
         wanted = len(runs)
         writes = (("finish_plain_runs", runs), ("finish_plain_tasks", tasks), ("finish_plain_attempts", attempts))
-        if any(count != wanted for count in await work.transaction.batch(writes)):
+        counts, not_alone = await work.transaction.trip("lock_these_jobs", writes, "jobs_not_alone", jobs=list(jobs))
+        if any(count != wanted for count in counts):
             return None
         only = (next(iter(jobs)), settlements[0].run_id[4:]) if wanted == 1 else (None, None)
         self._audit_executed(lines, [run[0] for run in runs], *only)
-        not_alone = await work.transaction.rows("jobs_not_alone", jobs=list(jobs))
         if not_alone:
             await after_endings(work, [row[0] for row in not_alone])
         return tuple([Settled(each.run_id, Verdict.SETTLED, RunState.COMPLETED) for each in settlements])

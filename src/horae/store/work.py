@@ -86,6 +86,12 @@ class Work:
         if writes:
             await self.transaction.batch(writes)
 
+    async def send(self) -> None:
+        """As `flush`, but the store may still be at it when this returns."""
+        writes = self._ordered()
+        if writes:
+            await self.transaction.ahead(writes)
+
     def finish(self) -> None:
         """Leaves what is still gathered to the commit."""
         self.transaction.last(self._ordered())

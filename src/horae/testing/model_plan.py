@@ -56,7 +56,8 @@ def plan(work: Work, limit: int, start: Capacity | None) -> Planned:
     alarms += [
         run.not_before for run in work.catalog.runs if run.waiting_for == "window" and run.not_before is not None
     ]
-    return Planned(work.now, len(found), born, tuple(fusion.claims), min(alarms, default=None), more)
+    wake_at = work.now if more else min(alarms, default=None)
+    return Planned(work.now, len(found), born, tuple(fusion.claims), wake_at, more)
 
 
 def end_late_runs(work: Work) -> None:

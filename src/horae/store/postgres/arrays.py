@@ -1,7 +1,8 @@
-"""Arrays as PostgreSQL reads them from text: one parameter for a whole column of values.
+"""Many rows for one statement, as PostgreSQL takes them cheapest: arrays for what differs, one value for what does not.
 
 Columns are written whole where they can be: numbers and uuids need no quotes, and text that holds neither a quote nor a
-backslash needs nothing else. The rest is looked at one by one.
+backslash needs nothing else. The rest is looked at one by one. A column with one value in all rows (the time, the node)
+is sent once: the server then neither reads it five hundred times nor joins it to its neighbours.
 """
 
 from __future__ import annotations
@@ -9,7 +10,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from horae.store.driver import Row, Statement
+
 _PLAIN = ("bigint", "integer", "uuid")
+_FEW = 8
+"""Below this many rows equal values are mere chance, and each chance would be one more text to prepare."""
+_MOST_TEXTS = 8
+"""Of one statement. A batch that would be one more goes as arrays throughout."""
+
+
+class Batch:
+    """A statement for many rows, with the texts it has had so far: which columns were arrays tells them apart."""
+
+    __slots__ = ("_texts", "statement")
+
+    def __init__(self, statement: Statement) -> None:
+        self.statement = statement
+        self._texts: dict[tuple[bool, ...], str] = {}
+
+    def bound(self, rows: Sequence[Row]) -> tuple[str, dict[str, str | None]]:
+        """The text for these rows and its parameters."""
+        statement, count = self.statement, len(rows)
+        assert statement.columns is not None
+        columns = list(zip(*rows, strict=True))
+        if count == 1:
+            arrays = [False] * len(columns)
+        elif count < _FEW:
+            arrays = [True] * len(columns)
+        else:
+            arrays = [values.count(values[0]) != count for values in columns]
+            if not any(arrays):
+                arrays[0] = True
+        text = self._texts.get(tuple(arrays))
+        if text is None:
+            if len(self._texts) >= _MOST_TEXTS:
+                arrays = [True] * len(columns)
+            text = self._texts[tuple(arrays)] = self._text(arrays)
+        return text, {
+            name: column_literal(values, kind) if array else _scalar(values[0])
+            for name, kind, values, array in zip(statement.columns, statement.types, columns, arrays, strict=True)
+        }
+
+    def _text(self, arrays: Sequence[bool]) -> str:
+        statement = self.statement
+        assert statement.columns is not None
+        columns = list(zip(statement.columns, statement.types, arrays, strict=True))
+        many = [(name, kind) for name, kind, array in columns if array]
+        ones = [f"%({name})s::{kind} AS {name}" for name, kind, array in columns if not array]
+        unnested = ", ".join(f"%({name})s::{kind}[]" for name, kind in many)
+        names = ", ".join(name for name, _ in many)
+        if not ones:
+            rows = f"unnest({unnested}) AS given ({names})"
+        elif not many:
+            rows = f"(SELECT {', '.join(ones)}) AS given"
+        else:
+            each = f"unnest({unnested}) AS each ({names})"
+            rows = f"(SELECT {', '.join([names, *ones])} FROM {each}) AS given"  # noqa: S608 - names of our own
+        return statement.with_parameters(lambda _: rows)
+
+
+def _scalar(value: Any) -> str | None:
+    """Sent as text of no type, so that the statement's cast alone says what it is."""
+    return None if value is None else ("t" if value else "f") if isinstance(value, bool) else str(value)
 
 
 def column_literal(values: Sequence[Any], kind: str) -> str:
@@ -17,15 +79,20 @@ def column_literal(values: Sequence[Any], kind: str) -> str:
     if kind in _PLAIN:
         # None has no other way into such a column, and no number or uuid reads like it.
         return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
-    if kind == "text" and None not in values:
-        joined = '","'.join(values)
-        if "\\" not in joined and joined.count('"') == 2 * (len(values) - 1):
-            return '{"' + joined + '"}'
     return array_literal(values)
+
+
+def _text_literal(values: Sequence[str]) -> str:
+    joined = '","'.join(values)
+    if "\\" in joined or joined.count('"') != 2 * (len(values) - 1):
+        return "{" + ",".join(map(_element, values)) + "}"
+    return '{"' + joined + '"}'
 
 
 def array_literal(values: Sequence[Any]) -> str:
     """`{1,NULL,"a \\" b"}`: integers, text, booleans and None; the statement's cast says which type they are."""
+    if values and set(map(type, values)) == {str}:
+        return _text_literal(values)
     return "{" + ",".join(map(_element, values)) + "}"
 
 

@@ -17,32 +17,37 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg import AsyncConnection, pq
+from psycopg import AsyncConnection
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool
 
 from horae.core.instant import EPOCH
 from horae.core.liveness import RECONNECTION
 from horae.errors import ClockImplausible, NotACatalog, StoreError, StoreUnavailable
-from horae.store.driver import Clock, Row, Statement, statements
-from horae.store.postgres.arrays import array_literal, column_literal
+from horae.store.driver import Clock, Row
 from horae.store.postgres.failures import shown_place, translated
+from horae.store.postgres.transaction import CLOCK, PostgresMigrator, PostgresTransaction, Prepared, undo
 
-_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-_OURS = "Horae catalog"
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _FREE = "SELECT pg_advisory_unlock(%s)"
 LONGEST_BACKOFF = 5.0
+PLANNING = "SET enable_seqscan = off"
+MOST_PREPARED = 500
+"""Statements a connection keeps prepared: more than there are, with the forms their batches take."""
 YEAR_MS = 366 * 86_400_000
 
 
 class PostgresDriver:
-    """One database. `clock` replaces the server's clock; a process opens up to `connections`, plus one to listen."""
+    """One database. `clock` replaces the server's clock; a process opens up to `connections`, plus one to listen.
+
+    Four keep a small server busy, and whoever waits for one is served in order: with a connection for each of fifty
+    workers claims were slower, and the slowest of them much slower (`bench.catalog`).
+    """
 
     dialect = "postgres"
     lock_grace = RECONNECTION
 
-    def __init__(self, url: str, *, clock: Clock | None = None, connections: int = 8, patience: float = 30.0) -> None:
+    def __init__(self, url: str, *, clock: Clock | None = None, connections: int = 4, patience: float = 30.0) -> None:
         self.url = url
         self.place = shown_place(url)
         self._clock = clock
@@ -57,7 +62,7 @@ class PostgresDriver:
         self._last = 0
         self._changes = 1
         self._condition = asyncio.Condition()
-        self._prepared = {name: _prepared(each) for name, each in statements("postgres").items()}
+        self._prepared = Prepared(injected=clock is not None)
 
     async def open(self) -> None:
         if self._pool is not None:
@@ -106,6 +111,7 @@ class PostgresDriver:
         async with translated(self.place):
             connection = await self._pool.getconn()
         committing = False
+        transaction: PostgresTransaction | None = None
         try:
             async with translated(self.place):
                 begin = "BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -117,17 +123,33 @@ class PostgresDriver:
                 await transaction.commit()
         except BaseException as error:
             if isinstance(error, StoreUnavailable) and committing and write:
-                raise StoreUnavailable(
-                    f"The connection to {self.place} broke while committing: it is not known whether that was done",
-                    hint="Repeat the call; what was done is recognised.",
-                    outcome_unknown=True,
-                ) from error.__cause__
-            await _undo(connection)
+                raise _unknown(self.place) from error.__cause__
+            await (undo(connection) if transaction is None else transaction.undo())
             raise
         finally:
             await self._pool.putconn(connection)
         if transaction.wakes:
             await self._fire()
+
+    async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
+        """Without BEGIN and COMMIT. `:now` is the server's clock, but never before what this process has seen."""
+        if self._pool is None:
+            raise StoreUnavailable(f"The store {self.place} is not open", hint="Await its open() first.")
+        parameters["now"] = self._last if self._clock is None else self._clock_reading()
+        async with translated(self.place):
+            connection = await self._pool.getconn()
+        try:
+            async with translated(self.place):
+                cursor = await connection.execute(self._prepared.alone[name], parameters)
+                rows = await cursor.fetchall()
+        except BaseException as error:
+            if isinstance(error, StoreUnavailable):
+                raise _unknown(self.place) from error.__cause__
+            raise
+        finally:
+            await self._pool.putconn(connection)
+        self._last = max(self._last, rows[0][0])
+        return rows
 
     @asynccontextmanager
     async def migration(self) -> AsyncIterator[PostgresMigrator]:
@@ -195,21 +217,27 @@ class PostgresDriver:
         """BEGIN and the clock in one round trip."""
         if self._clock is not None:
             await connection.execute(begin)
-            elapsed = self._clock() - EPOCH
-            now = elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
+            now = self._clock_reading()
         else:
             async with connection.pipeline():
                 await connection.execute(begin)
-                cursor = await connection.execute(f"SELECT {_CLOCK}")
+                cursor = await connection.execute(f"SELECT {CLOCK}")
             now = (await cursor.fetchall())[0][0]
         self._last = max(self._last, now)
         return self._last
+
+    def _clock_reading(self) -> int:
+        """The injected clock, never before what was seen."""
+        assert self._clock is not None
+        elapsed = self._clock() - EPOCH
+        now = elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
+        return max(self._last, now)
 
     async def _check_clock(self, connection: AsyncConnection[Row]) -> None:
         """The server's clock decides what is due; if it is a year from ours, one of them is wrong."""
         if self._clock is not None:
             return
-        server = (await (await connection.execute(f"SELECT {_CLOCK}")).fetchall())[0][0]
+        server = (await (await connection.execute(f"SELECT {CLOCK}")).fetchall())[0][0]
         here = time_ns() // 1_000_000
         if abs(server - here) > YEAR_MS:
             raise ClockImplausible(
@@ -249,140 +277,22 @@ class PostgresDriver:
             self._condition.notify_all()
 
 
-class PostgresTransaction:
-    """Named statements on one connection, inside BEGIN and COMMIT."""
-
-    __slots__ = ("_connection", "_prepared", "deferred", "now", "wakes")
-
-    def __init__(self, connection: AsyncConnection[Row], prepared: dict[str, tuple[str, Statement]], now: int) -> None:
-        self._connection = connection
-        self._prepared = prepared
-        self.now = now
-        self.wakes = False
-        self.deferred: list[tuple[str, Sequence[Row]]] = []
-
-    async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
-        bound = {key: array_literal(value) if isinstance(value, list) else value for key, value in parameters.items()}
-        bound.setdefault("now", self.now)
-        async with translated(name):
-            cursor = await self._connection.execute(self._prepared[name][0], bound)
-            return await cursor.fetchall() if cursor.description is not None else []
-
-    async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
-        """In one pipeline: the server works on one statement while the next is written out."""
-        if len(writes) < 2:
-            return [await self.many(name, rows) for name, rows in writes]
-        async with translated(writes[0][0]):
-            async with self._connection.pipeline():
-                cursors = [await self._connection.execute(*self._bound(name, rows)) for name, rows in writes]
-            return [cursor.rowcount for cursor in cursors]
-
-    def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
-        self.deferred += writes
-
-    async def commit(self) -> None:
-        """What was left for last, the notice, and COMMIT, in one trip."""
-        async with self._connection.pipeline():
-            for name, rows in self.deferred:
-                await self._connection.execute(*self._bound(name, rows))
-            if self.wakes:
-                await self._connection.execute("SELECT pg_notify('horae', '')")
-            await self._connection.execute("COMMIT")
-
-    async def many(self, name: str, rows: Sequence[Row], /) -> int:
-        if not rows:
-            return 0
-        async with translated(name):
-            cursor = await self._connection.execute(*self._bound(name, rows))
-            return cursor.rowcount
-
-    def _bound(self, name: str, rows: Sequence[Row]) -> tuple[str, dict[str, str]]:
-        text, statement = self._prepared[name]
-        assert statement.columns is not None
-        columns = zip(*rows, strict=True)
-        bound = {
-            name: column_literal(values, kind)
-            for name, kind, values in zip(statement.columns, statement.types, columns, strict=True)
-        }
-        return text, bound
-
-    async def raw(self, text: str, values: tuple[Any, ...] = ()) -> list[Row]:
-        """A statement that belongs to the driver, not to the catalog."""
-        async with translated(text):
-            cursor = await self._connection.execute(text, values or None)
-            return await cursor.fetchall() if cursor.description is not None else []
-
-    def wake(self) -> None:
-        self.wakes = True
-
-
-class PostgresMigrator:
-    """Schema changes in one transaction, under an advisory lock."""
-
-    def __init__(self, transaction: PostgresTransaction, place: str, *, injected: bool) -> None:
-        self._transaction = transaction
-        self.place = place
-        self.clock = None if injected else transaction.now
-
-    async def kind(self) -> str:
-        rows = await self._transaction.raw(
-            "SELECT obj_description(oid, 'pg_namespace'), to_regclass('sys.schema_migrations') IS NOT NULL,"
-            " EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid) FROM pg_namespace n WHERE nspname = 'sys'"
-        )
-        if not rows:
-            return "empty"
-        comment, has_migrations, has_anything = rows[0]
-        if comment == _OURS and has_migrations:
-            return "catalog"
-        return "foreign" if has_anything else "empty"
-
-    async def applied(self) -> list[tuple[int, str, int]]:
-        rows = await self._transaction.raw("SELECT number, digest, min_reader FROM sys.schema_migrations")
-        return [(row[0], row[1], row[2]) for row in rows]
-
-    async def latest_time(self) -> int | None:
-        rows = await self._transaction.raw(
-            "SELECT greatest((SELECT max(applied_at) FROM sys.schema_migrations),"
-            " (SELECT max(heartbeat_at) FROM sys.nodes))"
-        )
-        latest: int | None = rows[0][0]
-        return latest
-
-    async def run(self, text: str) -> None:
-        """Gives up rather than hold everybody up behind a lock it waits for."""
-        await self._transaction.raw("SET LOCAL lock_timeout = '10s'")
-        await self._transaction.raw(text)
-
-    async def record(self, number: int, name: str, digest: str, min_reader: int) -> None:
-        await self._transaction.raw(
-            "INSERT INTO sys.schema_migrations (number, name, digest, min_reader, applied_at)"
-            " VALUES (%s, %s, %s, %s, %s)",
-            (number, name, digest, min_reader, self._transaction.now),
-        )
-
-
-def _prepared(statement: Statement) -> tuple[str, Statement]:
-    """The text with psycopg's placeholders, and `:rows` as the arrays' unnest."""
-    if statement.columns is None:
-        return statement.with_parameters(lambda name: f"%({name})s"), statement
-    arrays = ", ".join(f"%({name})s::{kind}[]" for name, kind in zip(statement.columns, statement.types, strict=True))
-    names = ", ".join(statement.columns)
-    rows = f"unnest({arrays}) AS given ({names})"
-    return statement.with_parameters(lambda _: rows), statement
-
-
 async def _configure(connection: AsyncConnection[Any]) -> None:
-    """Uuids as text, as SQLite has them: nothing here computes with them."""
+    """Uuids as text, as SQLite has them: nothing here computes with them. And indexes rather than whole tables: every
+    statement has its own, which a table filled a moment ago, without statistics yet, would not be given credit for."""
     connection.adapters.register_loader("uuid", TextLoader)
+    connection.prepared_max = MOST_PREPARED
+    await connection.execute(PLANNING)
     if connection.info.parameter_status("client_encoding") != "UTF8":
         raise NotACatalog("The database's encoding is not UTF-8", hint="Create the database with ENCODING 'UTF8'.")
 
 
-async def _undo(connection: AsyncConnection[Row]) -> None:
-    if connection.closed or connection.info.transaction_status == pq.TransactionStatus.IDLE:
-        return
-    with suppress(psycopg.Error):
-        await connection.execute("ROLLBACK")
+def _unknown(place: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The connection to {place} broke while committing: it is not known whether that was done",
+        hint="Repeat the call; what was done is recognised.",
+        outcome_unknown=True,
+    )
 
 
 def _lock_key(node: UUID) -> int:

@@ -96,6 +96,10 @@ class SqliteDriver:
             if transaction.wakes:
                 self._changes += 1
 
+    async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
+        """There is no way over a network to be spared here, and no statement that writes several tables."""
+        return None
+
     @asynccontextmanager
     async def migration(self) -> AsyncIterator[SqliteMigrator]:
         async with self.transaction() as transaction:
@@ -157,6 +161,7 @@ class SqliteTransaction:
     """Named statements on the one connection, inside BEGIN and COMMIT."""
 
     __slots__ = ("_connection", "_prepared", "deferred", "now", "wakes")
+    overlaps = False
 
     def __init__(self, connection: apsw.Connection, prepared: dict[str, str], now: int) -> None:
         self._connection = connection
@@ -166,8 +171,14 @@ class SqliteTransaction:
         self.deferred: list[tuple[str, Sequence[Row]]] = []
 
     async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
+        return self._rows(name, self._bound(parameters))
+
+    def _bound(self, parameters: dict[str, Any]) -> dict[str, Any]:
         bound = {key: json.dumps(value) if isinstance(value, list) else value for key, value in parameters.items()}
         bound.setdefault("now", self.now)
+        return bound
+
+    def _rows(self, name: str, bound: dict[str, Any]) -> list[Row]:
         with translated(name):
             return self._connection.execute(self._prepared[name], bound).fetchall()
 
@@ -181,6 +192,16 @@ class SqliteTransaction:
 
     async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
         return [await self.many(name, rows) for name, rows in writes]
+
+    async def trip(
+        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+    ) -> tuple[list[int], list[Row]]:
+        bound = self._bound(parameters)
+        self._rows(first, bound)
+        return await self.batch(writes), self._rows(then, bound)
+
+    async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        await self.batch(writes)
 
     def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
         self.deferred += writes

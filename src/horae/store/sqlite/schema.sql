@@ -413,3 +413,9 @@ BEGIN
     WHERE job_no = old.id AND (new.enabled IS NOT old.enabled OR new.next_run_at IS NOT old.next_run_at
         OR new.cron_spec IS NOT old.cron_spec);
 END;
+
+-- What a run of this version needs to start, where one statement can start it: [its only task's name, its time-out in ms].
+-- Versions written before have none, and start the longer way.
+-- min_reader: 1
+
+ALTER TABLE sys.job_versions ADD COLUMN plain_start TEXT;

@@ -1,9 +1,10 @@
 -- Jobs: their rows, their versions, what hangs on a definition. `:rows` stands for the rows given, as `given`.
 
 -- name: lock_due_jobs
+-- Whoever plans does not ask how the job was registered, and five hundred digests take their time.
 SELECT
     job_uuid, job_name, version, state, planned_until, wake_at, first_seen, paused_until, moved_slot, moved_to,
-    covered_until, next_run_time, last_enqueued_at, pause_note, namespace, created_at, updated_at, registered
+    covered_until, next_run_time, last_enqueued_at, pause_note, namespace, created_at, updated_at, NULL
 FROM sys.jobs
 WHERE wake_at <= :now AND job_uuid <> ALL (:skip::uuid[])
 ORDER BY wake_at, job_uuid
@@ -104,9 +105,11 @@ WHERE jobs.job_uuid = given.job_uuid;
 -- name: set_registered(job_uuid uuid, registered text)
 UPDATE sys.jobs SET registered = given.registered FROM :rows WHERE jobs.job_uuid = given.job_uuid;
 
--- name: insert_versions(job_uuid uuid, version bigint, definition text, defaults text, source text, author text, reason text, created_at bigint)
-INSERT INTO sys.job_versions (job_uuid, version, definition, defaults, source, author, reason, created_at)
-SELECT job_uuid, version, definition, defaults, source, author, reason, created_at FROM :rows;
+-- name: insert_versions(job_uuid uuid, version bigint, definition text, defaults text, source text, author text, reason text, created_at bigint, plain_start jsonb)
+INSERT INTO sys.job_versions (
+    job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start
+)
+SELECT job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start FROM :rows;
 
 -- name: upsert_tasks(job_uuid uuid, task_uuid uuid, task_name text, position bigint, task_type text, handler text, settings text)
 INSERT INTO sys.job_tasks (job_uuid, task_uuid, task_name, position, task_type, handler, settings)

@@ -23,13 +23,10 @@ SELECT least(
 );
 
 -- name: reserve_run_numbers
--- Numbers taken by others meanwhile leave holes: where there are none the answer is one stretch, else many.
-SELECT min(number), max(number) FROM (
-    SELECT number, number - row_number() OVER (ORDER BY number) AS stretch
-    FROM (SELECT nextval('sys.run_numbers') AS number FROM generate_series(1, :count::integer)) taken
-) numbered
-GROUP BY stretch
-ORDER BY 1;
+-- A number of the sequence stands for 64.
+SELECT number, number + 63 FROM (
+    SELECT nextval('sys.run_numbers') AS number FROM generate_series(1, (:count::integer + 63) / 64)
+) taken;
 
 -- name: active_runs
 SELECT job_uuid, run_no, job_run_uuid, state, scheduled_time, chosen_time, waiting_for, is_recovery

@@ -88,9 +88,11 @@ UPDATE sys.jobs SET covered_until = max(coalesce(covered_until, :covered_until),
 -- name: set_registered(job_uuid, registered)
 UPDATE sys.jobs SET registered = :registered WHERE job_uuid = :job_uuid;
 
--- name: insert_versions(job_uuid, version, definition, defaults, source, author, reason, created_at)
-INSERT INTO sys.job_versions (job_uuid, version, definition, defaults, source, author, reason, created_at)
-VALUES (:job_uuid, :version, :definition, :defaults, :source, :author, :reason, :created_at);
+-- name: insert_versions(job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start)
+INSERT INTO sys.job_versions (
+    job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start
+)
+VALUES (:job_uuid, :version, :definition, :defaults, :source, :author, :reason, :created_at, :plain_start);
 
 -- name: upsert_tasks(job_uuid, task_uuid, task_name, position, task_type, handler, settings)
 INSERT INTO sys.job_tasks (job_uuid, task_uuid, task_name, position, task_type, handler, settings)

@@ -1,0 +1,191 @@
+"""One transaction on PostgreSQL: named statements, writes sent ahead or left for the commit; and schema changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, pq
+
+from horae.store.driver import Row, statements
+from horae.store.postgres.arrays import Batch, array_literal
+from horae.store.postgres.failures import translated
+
+CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_OURS = "Horae catalog"
+
+
+class Prepared:
+    """The catalog's statements in psycopg's words: those run once, those with many rows, those that stand alone."""
+
+    def __init__(self, *, injected: bool = False) -> None:
+        """`injected`: statements that stand alone are told the time too; otherwise the server reads its own clock."""
+        every = statements("postgres")
+        self.once = {
+            name: each.with_parameters(lambda parameter: f"%({parameter})s")
+            for name, each in every.items()
+            if each.columns is None
+        }
+        self.many = {name: Batch(each) for name, each in every.items() if each.columns is not None}
+        now = "%(now)s::bigint" if injected else f"greatest(%(now)s::bigint, {CLOCK})"
+        self.alone = {
+            name: each.with_parameters(lambda parameter: now if parameter == "now" else f"%({parameter})s")
+            for name, each in statements("postgres", "alone").items()
+        }
+
+
+class PostgresTransaction:
+    """Named statements on one connection, inside BEGIN and COMMIT."""
+
+    __slots__ = ("_ahead", "_connection", "_prepared", "deferred", "now", "wakes")
+    overlaps = True
+
+    def __init__(self, connection: AsyncConnection[Row], prepared: Prepared, now: int) -> None:
+        self._connection = connection
+        self._prepared = prepared
+        self.now = now
+        self.wakes = False
+        self._ahead: AsyncExitStack | None = None
+        self.deferred: list[tuple[str, Sequence[Row]]] = []
+
+    async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
+        async with translated(name):
+            await self._caught_up()
+            cursor = await self._connection.execute(self._prepared.once[name], self._parameters(parameters))
+            return await cursor.fetchall() if cursor.description is not None else []
+
+    async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
+        """In one pipeline: the server works on one statement while the next is written out."""
+        if len(writes) < 2:
+            return [await self.many(name, rows) for name, rows in writes]
+        async with translated(writes[0][0]):
+            await self._caught_up()
+            async with self._connection.pipeline():
+                cursors = [
+                    await self._connection.execute(*self._prepared.many[name].bound(rows)) for name, rows in writes
+                ]
+            return [cursor.rowcount for cursor in cursors]
+
+    async def trip(
+        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+    ) -> tuple[list[int], list[Row]]:
+        bound = self._parameters(parameters)
+        async with translated(first):
+            await self._caught_up()
+            async with self._connection.pipeline():
+                await self._connection.execute(self._prepared.once[first], bound)
+                cursors = [
+                    await self._connection.execute(*self._prepared.many[name].bound(rows)) for name, rows in writes
+                ]
+                last = await self._connection.execute(self._prepared.once[then], bound)
+            return [cursor.rowcount for cursor in cursors], await last.fetchall()
+
+    async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        """Opens a pipeline that the next statement, or the commit, closes."""
+        if self._ahead is None:
+            self._ahead = AsyncExitStack()
+            await self._ahead.enter_async_context(self._connection.pipeline())
+        async with translated(writes[0][0]):
+            for name, rows in writes:
+                await self._connection.execute(*self._prepared.many[name].bound(rows))
+
+    async def _caught_up(self) -> None:
+        """Waits for what was sent ahead, and raises what was wrong with it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            await ahead.aclose()
+
+    async def undo(self) -> None:
+        with suppress(psycopg.Error):
+            await self._caught_up()
+        await undo(self._connection)
+
+    def _parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        bound = {key: array_literal(value) if isinstance(value, list) else value for key, value in parameters.items()}
+        bound.setdefault("now", self.now)
+        return bound
+
+    def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        self.deferred += writes
+
+    async def commit(self) -> None:
+        """What was left for last, the notice, and COMMIT, in one trip, with what was sent ahead."""
+        async with self._ahead or self._connection.pipeline():
+            self._ahead = None
+            for name, rows in self.deferred:
+                await self._connection.execute(*self._prepared.many[name].bound(rows))
+            if self.wakes:
+                await self._connection.execute("SELECT pg_notify('horae', '')")
+            await self._connection.execute("COMMIT")
+
+    async def many(self, name: str, rows: Sequence[Row], /) -> int:
+        if not rows:
+            return 0
+        async with translated(name):
+            await self._caught_up()
+            cursor = await self._connection.execute(*self._prepared.many[name].bound(rows))
+            return cursor.rowcount
+
+    async def raw(self, text: str, values: tuple[Any, ...] = ()) -> list[Row]:
+        """A statement that belongs to the driver, not to the catalog."""
+        async with translated(text):
+            await self._caught_up()
+            cursor = await self._connection.execute(text, values or None)
+            return await cursor.fetchall() if cursor.description is not None else []
+
+    def wake(self) -> None:
+        self.wakes = True
+
+
+class PostgresMigrator:
+    """Schema changes in one transaction, under an advisory lock."""
+
+    def __init__(self, transaction: PostgresTransaction, place: str, *, injected: bool) -> None:
+        self._transaction = transaction
+        self.place = place
+        self.clock = None if injected else transaction.now
+
+    async def kind(self) -> str:
+        rows = await self._transaction.raw(
+            "SELECT obj_description(oid, 'pg_namespace'), to_regclass('sys.schema_migrations') IS NOT NULL,"
+            " EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid) FROM pg_namespace n WHERE nspname = 'sys'"
+        )
+        if not rows:
+            return "empty"
+        comment, has_migrations, has_anything = rows[0]
+        if comment == _OURS and has_migrations:
+            return "catalog"
+        return "foreign" if has_anything else "empty"
+
+    async def applied(self) -> list[tuple[int, str, int]]:
+        rows = await self._transaction.raw("SELECT number, digest, min_reader FROM sys.schema_migrations")
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    async def latest_time(self) -> int | None:
+        rows = await self._transaction.raw(
+            "SELECT greatest((SELECT max(applied_at) FROM sys.schema_migrations),"
+            " (SELECT max(heartbeat_at) FROM sys.nodes))"
+        )
+        latest: int | None = rows[0][0]
+        return latest
+
+    async def run(self, text: str) -> None:
+        """Gives up rather than hold everybody up behind a lock it waits for."""
+        await self._transaction.raw("SET LOCAL lock_timeout = '10s'")
+        await self._transaction.raw(text)
+
+    async def record(self, number: int, name: str, digest: str, min_reader: int) -> None:
+        await self._transaction.raw(
+            "INSERT INTO sys.schema_migrations (number, name, digest, min_reader, applied_at)"
+            " VALUES (%s, %s, %s, %s, %s)",
+            (number, name, digest, min_reader, self._transaction.now),
+        )
+
+
+async def undo(connection: AsyncConnection[Row]) -> None:
+    if connection.closed or connection.info.transaction_status == pq.TransactionStatus.IDLE:
+        return
+    with suppress(psycopg.Error):
+        await connection.execute("ROLLBACK")
