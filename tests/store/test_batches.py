@@ -51,7 +51,8 @@ def test_what_all_rows_have_in_common_is_sent_once() -> None:
     text, values = Batch(ECHO).bound([(number, "same", True, None) for number in range(20)])
     assert values["word"] == "same"
     assert (values["flag"], values["code"]) == ("t", None)
-    assert text.count("unnest(") == 1 and "%(number)s::bigint[]" in text
+    assert text.count("unnest(") == 1
+    assert "%(number)s::bigint[]" in text
 
 
 def test_a_statement_has_few_forms_however_its_rows_differ(connection: psycopg.Connection[Any]) -> None:

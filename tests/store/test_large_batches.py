@@ -32,7 +32,8 @@ def test_every_job_of_a_large_batch_bears_one_run_that_runs(place: Place) -> Non
         clock.advance("1m")
         planned = await store.plan(JOBS + 1, Capacity(str(node), JOBS))
         assert (planned.jobs, planned.born, len(planned.claims)) == (JOBS, JOBS, JOBS)
-        assert planned.wake_at is not None and planned.wake_at > planned.now
+        assert planned.wake_at is not None
+        assert planned.wake_at > planned.now
 
     asyncio.run(opened(place, clock, body))
     counts = place.sql(
