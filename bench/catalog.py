@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from bench.catalog_claims import claims
 from bench.catalog_common import Result, Scale, progress, yardstick
@@ -30,13 +30,14 @@ async def _measured(name: str, scale: Scale) -> Result:
     return await MEASUREMENTS[name](scale)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.catalog", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, to see whether something broke")
     parser.add_argument("--json", action="store_true", help="print figures as JSON instead of tables")
     parser.add_argument("--only", choices=MEASUREMENTS, action="append", help="measure only this (may be repeated)")
-    chosen = parser.parse_args()
-    scale, results = Scale(chosen.quick), {}
+    parser.add_argument("--connections", type=int, default=4, help="of each process that claims (default: 4)")
+    chosen = parser.parse_args(arguments)
+    scale, results = Scale(chosen.quick, chosen.connections), {}
     yardsticks = [yardstick()]
     for name in chosen.only or MEASUREMENTS:
         progress(f"measuring {name}")

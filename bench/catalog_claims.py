@@ -86,7 +86,7 @@ async def claims(scale: Scale) -> Result:
             await define_all(measured.store, _specs())
             measured.clock.advance("1m")
             at = measured.clock.now()
-        fleet = _Fleet(url, at)
+        fleet = _Fleet(url, at, scale.connections)
         try:
             found = _rounds(server, url, fleet, milliseconds(at), 2 if scale.quick else 5)
         finally:
@@ -137,13 +137,13 @@ def _rounds(
 class _Fleet:
     """The workers' processes. They live through all rounds, so that what they cache is cached."""
 
-    def __init__(self, url: str, at: datetime) -> None:
+    def __init__(self, url: str, at: datetime, connections: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._ends: list[Connection] = []
         self._processes = []
         for workers in PROCESSES:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_process, args=(theirs, url, at, workers), daemon=True)
+            process = context.Process(target=_process, args=(theirs, url, at, workers, connections), daemon=True)
             process.start()
             self._ends.append(ours)
             self._processes.append(process)
@@ -168,19 +168,19 @@ class _Fleet:
             process.join(30)
 
 
-def _process(end: Connection, url: str, at: datetime, workers: int) -> None:
-    asyncio.run(_serve(end, url, at, workers))
+def _process(end: Connection, url: str, at: datetime, workers: int, connections: int) -> None:
+    asyncio.run(_serve(end, url, at, workers, connections))
 
 
-async def _serve(end: Connection, url: str, at: datetime, workers: int) -> None:
-    store = Catalog(PostgresDriver(url, clock=ManualClock(at)))
+async def _serve(end: Connection, url: str, at: datetime, workers: int, connections: int) -> None:
+    store = Catalog(PostgresDriver(url, clock=ManualClock(at), connections=connections))
     await store.open()
     await define_all(store, _specs())  # as every node does with the jobs its code has; now it knows them
     nodes = [uuid4() for _ in range(workers)]
     for node in nodes:
         await store.join(node)
     async with AsyncExitStack() as stack:
-        connections = [
+        own = [
             await stack.enter_async_context(
                 await psycopg.AsyncConnection.connect(url, autocommit=True, prepare_threshold=1)
             )
@@ -188,9 +188,7 @@ async def _serve(end: Connection, url: str, at: datetime, workers: int) -> None:
         ]
         now = milliseconds(at)
         ways: dict[str, list[Claimer]] = {
-            "raw": [
-                _raw_claimer(connection, str(node), now) for connection, node in zip(connections, nodes, strict=True)
-            ],
+            "raw": [_raw_claimer(connection, str(node), now) for connection, node in zip(own, nodes, strict=True)],
             "dispatch": [_dispatcher(store, str(node)) for node in nodes],
             "plan": [_planner(store, str(node)) for node in nodes],
         }

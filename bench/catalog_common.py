@@ -27,7 +27,7 @@ from horae.testing.clock import ManualClock
 HANDLER = "work"
 HANDLERS = frozenset({HANDLER})
 CRONS = (Cron("* * * * *"), Cron("*/1 * * * *"), Cron("0-59 * * * *"), Cron("* * * * *", tz="Europe/Berlin"))
-DEFINE_BATCH = 1000
+DEFINE_BATCH = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class Scale:
     """How much of everything: `--quick` is for looking whether something broke, the full run for figures to publish."""
 
     quick: bool
+    connections: int = 4
+    """Of each process that claims on PostgreSQL: what a store has unless told otherwise."""
 
     @property
     def jobs(self) -> int:

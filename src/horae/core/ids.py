@@ -12,6 +12,7 @@ The prefixed texts are what the next id is derived from, and what keeps one kind
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha1
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -48,7 +49,13 @@ def checked_name(name: str, what: str = "job name") -> str:
 
 
 def job_uuid(name: str) -> UUID:
-    return uuid5(NS_JOB, checked_name(name))
+    return _job_uuid(checked_name(name))
+
+
+@lru_cache(maxsize=4096)
+def _job_uuid(name: str) -> UUID:
+    """Remembered for a while: whoever defines a batch of jobs asks for each several times."""
+    return uuid5(NS_JOB, name)
 
 
 def task_uuid(job: UUID, name: str) -> UUID:

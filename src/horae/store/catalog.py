@@ -76,10 +76,16 @@ class Catalog:
 
     @asynccontextmanager
     async def _work(self, *, write: bool = True) -> AsyncIterator[Work]:
-        async with self.driver.transaction(write=write) as transaction:
-            work = Work(transaction, self._cache)
-            yield work
-            work.finish()
+        work: Work | None = None
+        try:
+            async with self.driver.transaction(write=write) as transaction:
+                work = Work(transaction, self._cache)
+                yield work
+                work.finish()
+        except BaseException:
+            if work is not None:
+                work.unlearn()
+            raise
 
     # ---- definitions and operations ---------------------------------------------------------------------------------
 

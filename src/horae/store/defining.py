@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 
 from horae.core import ids
@@ -16,7 +17,8 @@ from horae.core.schedule import Once
 from horae.core.slot import Birth, decided_slot
 from horae.errors import InvalidDefinition, NamespaceConflict, VersionConflict, shown
 from horae.store.definitions import Compiled, build
-from horae.store.planning import look_ahead, plan_owed
+from horae.store.driver import Row
+from horae.store.planning import SENT_AT_ONCE, look_ahead, plan_owed
 from horae.store.records import Defined, Definition
 from horae.store.rows import (
     LOCAL_USER,
@@ -24,6 +26,7 @@ from horae.store.rows import (
     deadline_at,
     defaults_text,
     definition_digest,
+    definition_text,
     job_columns,
     job_view,
     milliseconds,
@@ -59,6 +62,7 @@ class Definer:
         self.expected = expected
         self.reason = reason
         self.unplannable = unplannable
+        self._defaults_text = defaults_text(self.defaults)
         self._digests: list[tuple[Any, ...]] = []
         self._ahead: dict[tuple[Any, ...], tuple[int | None, int | None]] = {}
 
@@ -96,24 +100,35 @@ class Definer:
         uuids = {spec.name: str(ids.job_uuid(spec.name)) for spec in specs}
         rows = await work.transaction.rows("read_tombstones", jobs=sorted(uuids.values())) if specs else []
         tombstones = {row[0]: (row[1], row[2]) for row in rows}
-        created, jobs, versions, tasks = {}, [], [], []
+        created: dict[str, Defined] = {}
+        jobs: list[Row] = []
+        versions: list[Row] = []
+        tasks: list[Row] = []
+        writes = [("insert_jobs", jobs), ("insert_versions", versions), ("upsert_tasks", tasks)]
+        enough = SENT_AT_ONCE if work.transaction.overlaps else len(specs)
         taken = await work.transaction.rows("reserve_job_numbers", count=len(specs)) if specs else []
         numbers = iter(sorted(number for first, last in taken for number in range(first, last + 1)))
         for spec in specs:
             uuid = uuids[spec.name]
             cursor, last_version = tombstones.get(uuid, (None, 0))
             definition = build(self._anchored(spec, work.now), last_version + 1, self.defaults)
-            work.cache.put(uuid, definition)
-            job = self._new_row(uuid, definition, spec.state, cursor)
+            work.learn(uuid, definition)
+            text = definition_text(definition.spec)
+            job = self._new_row(uuid, definition, spec.state, cursor, text)
             self._look_ahead(job, definition)
             jobs.append((next(numbers), *self._inserted(job, definition)))
-            versions.append(self._version(uuid, definition))
+            versions.append(self._version(uuid, definition, text))
             tasks += _task_rows(uuid, definition)
             work.audit("JOB_CREATED", uuid, None, self.by, "OK", name=spec.name, version=definition.version)
             created[spec.name] = Defined(spec.name, definition.version, "created")
-        await work.transaction.many("insert_jobs", jobs)
-        await work.transaction.many("insert_versions", versions)
-        await work.transaction.many("upsert_tasks", tasks)
+            if len(jobs) < enough and len(created) < len(specs):
+                continue
+            # In key order, neighbours are written to the same pages.
+            versions.sort(key=_first)
+            tasks.sort(key=_first)
+            await work.transaction.ahead(writes)
+            for _, rows in writes:
+                rows.clear()
         if tombstones:
             await work.transaction.many("delete_tombstones", [(uuid,) for uuid in sorted(tombstones)])
         return created
@@ -130,14 +145,14 @@ class Definer:
             self._ahead[key] = (job.next_run_time, job.wake_at)
         job.next_run_time, job.wake_at = self._ahead[key]
 
-    def _new_row(self, uuid: str, definition: Definition, state: JobState, cursor: int | None) -> JobRow:
+    def _new_row(self, uuid: str, definition: Definition, state: JobState, cursor: int | None, text: str) -> JobRow:
         """A job whose cursor stands at now, or where its tombstone left it."""
         work, spec = self.work, definition.spec
         planned = work.now // 1000 * 1000
         if isinstance(spec.schedule, Once) and cursor is None:
             planned = min(planned, milliseconds(spec.schedule.at - _SECOND))
         planned = planned if cursor is None else max(planned, cursor)
-        digest = definition_digest(definition.spec, self.defaults) if self.from_code else None
+        digest = definition_digest(text, self._defaults_text) if self.from_code else None
         return JobRow((
             uuid, spec.name, definition.version, str(state), planned, None, True, None, None, None, None, None,
             None, None, spec.namespace, work.now, work.now, digest,
@@ -157,15 +172,15 @@ class Definer:
         before = work.definition(job)
         anchored = self._anchored(spec, job.created_at)
         if self.from_code:
-            digest = definition_digest(anchored, self.defaults)
+            digest = definition_digest(definition_text(anchored), self._defaults_text)
             if digest == job.registered:
-                work.cache.put(job.uuid, _same_version(before.definition, anchored))
+                work.learn(job.uuid, _same_version(before.definition, anchored))
                 return Defined(spec.name, job.version, "unchanged")
             job.registered = digest
             self._digests.append((job.uuid, digest))
         old = before.definition
         if self._equals(old, anchored):
-            work.cache.put(job.uuid, _same_version(old, anchored))
+            work.learn(job.uuid, _same_version(old, anchored))
             if not self.from_code and JobState(job.state) is not spec.state:
                 await self._apply_state(job, spec.state)
                 return Defined(spec.name, job.version, "changed")
@@ -184,14 +199,16 @@ class Definer:
             await plan_owed(work, job, self.unplannable)
         job.version = definition.version
         job.updated_at = work.now
-        compiled = work.cache.put(job.uuid, definition)
+        compiled = work.learn(job.uuid, definition)
         if moves:
             if before.schedule != definition.spec.schedule:
                 job.planned_until = max(job.planned_until, work.now // 1000 * 1000)
             job.moved_slot = job.moved_to = None
             await self._move_unstarted(job, compiled)
             look_ahead(work, job)
-        await work.transaction.many("insert_versions", [self._version(job.uuid, definition)])
+        await work.transaction.many(
+            "insert_versions", [self._version(job.uuid, definition, definition_text(definition.spec))]
+        )
         columns = (job.uuid, *job_columns(definition), job.version)
         await work.transaction.many("change_jobs", [columns])
         await work.transaction.many("upsert_tasks", _task_rows(job.uuid, definition))
@@ -249,7 +266,8 @@ class Definer:
         if job is None:
             return False
         anchored = self._anchored(spec, job.created_at)
-        if self.from_code and job.registered == definition_digest(anchored, self.defaults):
+        digest = definition_digest(definition_text(anchored), self._defaults_text) if self.from_code else None
+        if digest is not None and job.registered == digest:
             return True
         return self._equals(self.work.definition(job).definition, anchored)
 
@@ -323,11 +341,13 @@ class Definer:
             return spec
         return replace(spec, schedule=schedule, state=JobState.ENABLED)
 
-    def _version(self, uuid: str, definition: Definition) -> tuple[Any, ...]:
-        text = to_json(definition.spec.to_dict())
-        defaults = defaults_text(self.defaults)
+    def _version(self, uuid: str, definition: Definition, text: str) -> tuple[Any, ...]:
+        defaults = self._defaults_text
         start = plain_start(definition)
         return (uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now, start)
+
+
+_first = itemgetter(0)
 
 
 def check_batch(specs: Sequence[JobSpec]) -> None:

@@ -12,7 +12,7 @@ from horae.core.progress import first_starts
 from horae.core.schedule import Once
 from horae.store.driver import Transaction
 from horae.store.records import Definition, Start
-from horae.store.rows import length, payload_text, to_json
+from horae.store.rows import length, payload_text, required
 
 MOST_CACHED = 200_000
 
@@ -43,7 +43,7 @@ class Compiled:
         self.settings = settings
         self.schedule = spec.schedule
         self.handlers = definition.handlers
-        self.requires = to_json(sorted(definition.handlers)) if definition.handlers else None
+        self.requires = required(definition.handlers)
         self.task_names = tuple(task.name for task in spec.tasks)
         self.positions = first_starts(len(spec.tasks), settings.mode)
         self.starts = tuple(Start(position, 1) for position in self.positions)

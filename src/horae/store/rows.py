@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -48,9 +49,12 @@ def length(value: timedelta | None) -> int | None:
     return None if value is None else value // timedelta(milliseconds=1)
 
 
+_JSON = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
 def to_json(value: Any) -> str:
     """Compact JSON with sorted keys: equal values give equal text."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return _JSON.encode(value)
 
 
 def optional_json(text: str | None) -> Any:
@@ -80,20 +84,19 @@ def deadline_at(chosen: datetime, deadline: timedelta | None) -> int | None:
     return None if deadline is None else milliseconds((chosen + deadline).replace(microsecond=0)) + 999
 
 
-def definition_digest(spec: JobSpec, defaults: Mapping[str, Any]) -> str:
-    """What a registration from code is remembered by; the state it gives counts only once and is left out."""
-    data = spec.to_dict()
-    data.pop("state", None)
-    return sha256(to_json([data, _plain_defaults(defaults)]).encode()).hexdigest()
+def definition_text(spec: JobSpec) -> str:
+    """A definition as versions keep it."""
+    return to_json(spec.to_dict())
+
+
+def definition_digest(definition: str, defaults: str | None) -> str:
+    """What a registration from code is remembered by, from its text and that of the scheduler's defaults."""
+    return sha256(f"[{definition},{defaults or '{}'}]".encode()).hexdigest()
 
 
 def defaults_text(defaults: Mapping[str, Any]) -> str | None:
-    return to_json(_plain_defaults(defaults)) if defaults else None
-
-
-def _plain_defaults(defaults: Mapping[str, Any]) -> dict[str, Any]:
     # A spec writes its settings as plain values; the scheduler's defaults have the same form.
-    return dict(JobSpec("defaults", None, settings=defaults).to_dict().get("settings", {})) if defaults else {}
+    return to_json(JobSpec("defaults", None, settings=defaults).to_dict().get("settings", {})) if defaults else None
 
 
 def schedule_text(schedule: Schedule | None) -> str:
@@ -149,7 +152,19 @@ def job_columns(definition: Definition) -> tuple[Any, ...]:
 def plain_start(definition: Definition) -> str | None:
     """What one statement needs to start a run: its task's name and time-out. None where there are several tasks."""
     tasks = definition.spec.tasks
-    return to_json([tasks[0].name, length(definition.settings.execution_timeout)]) if len(tasks) == 1 else None
+    return _start(tasks[0].name, length(definition.settings.execution_timeout)) if len(tasks) == 1 else None
+
+
+@lru_cache(maxsize=1024)
+def _start(task: str, timeout: int | None) -> str:
+    """Many jobs have the same."""
+    return to_json([task, timeout])
+
+
+@lru_cache(maxsize=1024)
+def required(handlers: frozenset[str]) -> str | None:
+    """The callables a node must have, as rows keep them."""
+    return to_json(sorted(handlers)) if handlers else None
 
 
 def _schedule_kind(schedule: Schedule | None) -> str:

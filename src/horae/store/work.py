@@ -17,7 +17,7 @@ from horae.core.overlap import ActiveRun
 from horae.core.slot import Birth
 from horae.store.definitions import Compiled, DefinitionCache
 from horae.store.driver import Row, Transaction
-from horae.store.records import Capacity, Claim
+from horae.store.records import Capacity, Claim, Definition
 from horae.store.rows import JobRow, active_run, deadline_at, milliseconds, moment, optional_milliseconds, to_json
 
 TERMINAL_BIRTHS = frozenset({RunState.SKIPPED, RunState.MISSED, RunState.UNSCHEDULABLE})
@@ -70,6 +70,7 @@ class Work:
         self.numbers: list[int] = []
         self.started: list[tuple[int, Compiled]] = []
         self._writes: dict[str, list[Row]] = {}
+        self._learnt: list[tuple[str, int]] = []
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
@@ -279,6 +280,16 @@ class Work:
         found = {row[0]: RunRow._make(row) for row in rows}
         await self.cache.load(self.transaction, [(run.job_uuid, run.version) for run in found.values()])
         return found
+
+    def learn(self, job_uuid: str, definition: Definition) -> Compiled:
+        """Keeps a definition that this transaction writes."""
+        self._learnt.append((job_uuid, definition.version))
+        return self.cache.put(job_uuid, definition)
+
+    def unlearn(self) -> None:
+        """Forgets them, for they were not committed: another process may give that version another meaning."""
+        for key in self._learnt:
+            self.cache.known.pop(key, None)
 
     def definition(self, job: JobRow) -> Compiled:
         return self.cache[job.uuid, job.version]
