@@ -35,7 +35,7 @@ from horae.store.records import (
 )
 from horae.store.requests import apply_requests
 from horae.store.rows import optional_moment
-from horae.store.settling import Settler
+from horae.store.settling import Settler, plain_definitions
 from horae.store.work import Work
 
 MOST_CLAIMED = 100_000
@@ -219,11 +219,13 @@ class Catalog:
         if not settlements:
             return ()
         answers = None
-        with suppress(_StartOver):
-            async with self._work() as work:
-                answers = await Settler(work, str(node)).settle_plain(settlements, self._claimed)
-                if answers is None:
-                    raise _StartOver
+        definitions = plain_definitions(settlements, self._claimed)
+        if definitions is not None:
+            with suppress(_StartOver):
+                async with self._work() as work:
+                    answers = await Settler(work, str(node)).settle_plain(settlements, definitions)
+                    if answers is None:
+                        raise _StartOver
         if answers is None:
             async with self._work() as work:
                 answers = await Settler(work, str(node)).settle(settlements)

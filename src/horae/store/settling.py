@@ -21,6 +21,23 @@ from horae.store.rows import milliseconds, to_json
 from horae.store.work import RunRow, Work
 
 
+def plain_definitions(settlements: Sequence[Settlement], claimed: Mapping[int, Compiled]) -> list[Compiled] | None:
+    """The definitions of these runs where all are the plain case, which nearly all are: the one task succeeded.
+
+    Which job a run is of was remembered when it was claimed. None where one is not plain, or not remembered.
+    """
+    found = []
+    for each in settlements:
+        compiled = claimed.get(each.run_no)
+        if compiled is None or not compiled.settles_plain or len(each.ends) != 1 or each.release or each.stop:
+            return None
+        end = each.ends[0]
+        if end.position != 0 or end.state != "SUCCESS":
+            return None
+        found.append(compiled)
+    return found
+
+
 class Settler:
     """One settle transaction. Gathers which jobs a run of ended, for hand-over and audit."""
 
@@ -31,12 +48,12 @@ class Settler:
         self._parked: list[str] = []
 
     async def settle_plain(
-        self, settlements: Sequence[Settlement], claimed: Mapping[int, Compiled]
+        self, settlements: Sequence[Settlement], definitions: Sequence[Compiled]
     ) -> tuple[Settled, ...] | None:
-        """The plain case, which nearly all settlements are: each run's one task succeeded.
+        """Settles what `plain_definitions` let pass.
 
-        Which job a run is of was remembered when it was claimed; owner, fence and state are compared by the writes
-        themselves. Where any of them misses, None is answered, and the caller starts over with `settle`.
+        Owner, fence and state are compared by the writes themselves. Where any of them misses, None is answered, and
+        the caller starts over with `settle`.
         """
         work, node, now = self.work, self.node, self.work.now
         runs: list[Row] = []
@@ -44,13 +61,8 @@ class Settler:
         attempts: list[Row] = []
         jobs: dict[str, None] = {}
         lines: list[str] = []
-        for each in settlements:
-            compiled = claimed.get(each.run_no)
-            if compiled is None or not compiled.settles_plain or len(each.ends) != 1 or each.release or each.stop:
-                return None
-            position, attempt, state, _, _, result, affected = each.ends[0]
-            if position != 0 or state != "SUCCESS":
-                return None
+        for each, compiled in zip(settlements, definitions, strict=True):
+            _, attempt, _, _, _, result, affected = each.ends[0]
             runs.append((each.run_no, node, each.fence, now, affected))
             tasks.append((each.run_no, attempt, now, result))
             attempts.append((each.run_no, attempt, now))

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, pq
+from psycopg import AsyncConnection
 
 from horae.store.driver import Row, statements
 from horae.store.postgres.arrays import Batch, array_literal
@@ -185,7 +185,8 @@ class PostgresMigrator:
 
 
 async def undo(connection: AsyncConnection[Row]) -> None:
-    if connection.closed or connection.info.transaction_status == pq.TransactionStatus.IDLE:
-        return
-    with suppress(psycopg.Error):
-        await connection.execute("ROLLBACK")
+    """By the driver's own rollback: it forgets which statements are prepared. What was first prepared in a pipeline
+    that broke off never reached the server, and would be missed there ever after."""
+    if not connection.closed:
+        with suppress(psycopg.Error):
+            await connection.rollback()
