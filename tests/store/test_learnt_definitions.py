@@ -6,30 +6,41 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.store.catalogs import Place, minutely
+from tests.store.databases import Databases
 
+from horae.core.lifecycle import RunState
 from horae.core.schedule import Cron
-from horae.errors import StoreConflict
+from horae.errors import StoreConflict, StoreUnavailable
+from horae.store.catalog import Catalog
+from horae.store.records import Capacity
 from horae.testing.clock import ManualClock
+
+
+def broken(store: Catalog, error: Exception) -> Any:
+    """A transaction that fails just before it would commit."""
+    whole = store.driver.transaction
+
+    @asynccontextmanager
+    async def transaction(*, write: bool = True) -> AsyncIterator[Any]:
+        async with whole(write=write) as transaction:
+            yield transaction
+            raise error
+
+    return transaction
 
 
 def test_a_definition_that_failed_to_commit_is_forgotten(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
     first, second = place.store(clock), place.store(clock)
-    whole = first.driver.transaction
-
-    @asynccontextmanager
-    async def broken(*, write: bool = True) -> AsyncIterator[Any]:
-        async with whole(write=write) as transaction:
-            yield transaction
-            raise StoreConflict("in the way")
 
     async def body() -> None:
         await first.open()
         await second.open()
-        monkeypatch.setattr(first.driver, "transaction", broken)
+        monkeypatch.setattr(first.driver, "transaction", broken(first, StoreConflict("in the way")))
         with pytest.raises(StoreConflict):
             await first.define([minutely("a", Cron("0 1 * * *"))])
         monkeypatch.undo()
@@ -39,5 +50,51 @@ def test_a_definition_that_failed_to_commit_is_forgotten(place: Place, monkeypat
         assert record.definition.spec.schedule == Cron("0 2 * * *")
         await first.close()
         await second.close()
+
+    asyncio.run(body())
+
+
+def test_a_registration_again_that_fails_forgets_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = place.store(ManualClock())
+
+    async def body() -> None:
+        await store.open()
+        await store.define([minutely("a")])
+        before = set(store._cache.known)
+        monkeypatch.setattr(store.driver, "transaction", broken(store, StoreConflict("in the way")))
+        with pytest.raises(StoreConflict):
+            await store.define([minutely("a")])
+        monkeypatch.undo()
+        assert set(store._cache.known) == before != set()
+        await store.close()
+
+    asyncio.run(body())
+
+
+def test_a_claim_whose_definitions_cannot_be_read_says_that_it_may_have_been_made(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, clock, node = Place("postgres", databases_18.emptied()), ManualClock(), uuid4()
+    author, worker = place.store(clock), place.store(clock)
+
+    async def body() -> None:
+        await author.open()
+        await worker.open()
+        await worker.join(node)
+        await author.define([minutely("a")])
+        clock.advance("1m")
+        await author.plan()
+        monkeypatch.setattr(worker.driver, "transaction", broken(worker, StoreUnavailable("gone")))
+        with pytest.raises(StoreUnavailable) as failure:
+            await worker.dispatch(Capacity(str(node), 5))
+        monkeypatch.undo()
+        assert failure.value.outcome_unknown
+        [run] = await author.runs()
+        assert run.state is RunState.RUNNING
+        # The worker knows nothing of it, so its next heartbeat gives it back.
+        await worker.heartbeat(node, {})
+        assert [claim.job_name for claim in (await worker.dispatch(Capacity(str(node), 5))).claims] == ["a"]
+        await author.close()
+        await worker.close()
 
     asyncio.run(body())

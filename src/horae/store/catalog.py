@@ -1,4 +1,4 @@
-"""The catalog: every verb of the Store protocol, once, on any driver. Each method is one transaction and its module."""
+"""The catalog: every verb of the Store protocol, once, on any driver. Each method is a transaction and its module."""
 
 from __future__ import annotations
 

@@ -174,13 +174,13 @@ class Definer:
         if self.from_code:
             digest = definition_digest(definition_text(anchored), self._defaults_text)
             if digest == job.registered:
-                work.learn(job.uuid, _same_version(before.definition, anchored))
+                work.cache.put(job.uuid, _same_version(before.definition, anchored))
                 return Defined(spec.name, job.version, "unchanged")
             job.registered = digest
             self._digests.append((job.uuid, digest))
         old = before.definition
         if self._equals(old, anchored):
-            work.learn(job.uuid, _same_version(old, anchored))
+            work.cache.put(job.uuid, _same_version(old, anchored))
             if not self.from_code and JobState(job.state) is not spec.state:
                 await self._apply_state(job, spec.state)
                 return Defined(spec.name, job.version, "changed")

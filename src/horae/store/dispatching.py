@@ -12,6 +12,7 @@ from collections import Counter
 from horae.core import ids
 from horae.core.lifecycle import TaskState
 from horae.core.progress import TaskProgress, advance
+from horae.errors import StoreUnavailable
 from horae.store.definitions import Compiled, DefinitionCache
 from horae.store.driver import Driver
 from horae.store.records import Capacity, Claim, Dispatched, Start
@@ -29,8 +30,7 @@ async def dispatch_plain(
     """
     if capacity.slots < 1:
         return None
-    handlers = None if capacity.handlers is None else json.dumps(sorted(capacity.handlers))
-    rows = await driver.alone("claim_plain", node=capacity.node, handlers=handlers, limit=capacity.slots)
+    rows = await driver.alone("claim_plain", node=capacity.node, handlers=_handlers(capacity), limit=capacity.slots)
     if rows is None or not rows[0][1]:
         return None
     now, _, upcoming, *first = rows[0]
@@ -38,8 +38,15 @@ async def dispatch_plain(
         return Dispatched(moment(now), (), optional_moment(upcoming)), []
     wanted = [(row[5], row[6]) for row in rows]
     if any(key not in cache.known for key in wanted):
-        async with driver.transaction(write=False) as transaction:
-            await cache.load(transaction, wanted)
+        try:
+            async with driver.transaction(write=False) as transaction:
+                await cache.load(transaction, wanted)
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                f"Runs were claimed, then their definitions could not be read: {error}",
+                hint="Go on; what was claimed is given back at the next heartbeat.",
+                outcome_unknown=True,
+            ) from error
     claims, started = [], []
     for (
         _,
@@ -71,6 +78,10 @@ async def dispatch_plain(
     return Dispatched(moment(now), tuple(claims), optional_moment(upcoming)), started
 
 
+def _handlers(capacity: Capacity) -> str | None:
+    return None if capacity.handlers is None else json.dumps(sorted(capacity.handlers))
+
+
 async def dispatch(work: Work, capacity: Capacity) -> int | None:
     """Fills `work.claims` with up to `capacity.slots` runs, the oldest first; says when the next one's time comes.
 
@@ -83,7 +94,7 @@ async def dispatch(work: Work, capacity: Capacity) -> int | None:
 
 
 async def _claim(work: Work, capacity: Capacity, *, limited: bool) -> None:
-    handlers = None if capacity.handlers is None else json.dumps(sorted(capacity.handlers))
+    handlers = _handlers(capacity)
     if limited:
         runs = await _within_limits(work, capacity, handlers)
     else:

@@ -50,7 +50,7 @@ class Statement:
 
 @cache
 def statements(dialect: str, folder_name: str = "queries") -> dict[str, Statement]:
-    """Every named block of `queries/*.sql` of one dialect."""
+    """Every named block of one dialect: in `queries`, or in `alone` those that are a transaction of their own."""
     found: dict[str, Statement] = {}
     folder = files("horae.store") / dialect / folder_name
     for file in sorted(folder.iterdir(), key=lambda each: each.name):

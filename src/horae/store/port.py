@@ -3,14 +3,15 @@
 Rules that hold for every verb:
 
 - **One transaction.** A verb commits all it says or nothing. When it raises, nothing was written, with one exception:
-  `StoreUnavailable` with `outcome_unknown` means the connection broke while committing. Every verb may then simply be
+  `StoreUnavailable` with `outcome_unknown` means the connection broke while or after committing. Every verb may then be
   called again with the same arguments: what was written is recognised by its key, its version or its fence.
 - **One clock.** `now` is read once per transaction, by the store: the server's clock on PostgreSQL, the host's on
   SQLite, or the clock injected for tests and simulations. It never goes back within one open store.
 - **Lock first, judge second.** What a decision depends on is locked by one statement and read by a later one, then core
-  decides, then one batch writes. Locks are taken in the order nodes, pools, jobs, runs, each in key order; a verb that
-  can do without a row that is locked skips it (`plan`, `dispatch`), the others wait. Where a chain of hand-overs leaves
-  that order, the server finds the deadlock and the verb is repeated.
+  decides, then one batch writes. (A claim may be one statement: it judges nothing but the rows it locks.) Locks are
+  taken in the order nodes, pools, jobs, runs, each in key order; a verb that can do without a row that is locked skips
+  it (`plan`, `dispatch`), the others wait. Where a chain of hand-overs leaves that order, the server finds the deadlock
+  and the verb is repeated.
 - **Rules live in core.** A verb reads rows, asks `horae.core`, writes rows.
 - **Keys are the last word.** `UNIQUE(job_uuid, idempotency_key)` and the derived run uuid make a second run of one slot
   impossible, whatever a caller forgets.

@@ -16,7 +16,7 @@ _PLAIN = ("bigint", "integer", "uuid")
 _FEW = 8
 """Below this many rows equal values are mere chance, and each chance would be one more text to prepare."""
 _MOST_TEXTS = 8
-"""Of one statement. A batch that would be one more goes as arrays throughout."""
+"""Of one statement, besides the one with arrays throughout, which a batch takes that would be one more."""
 
 
 class Batch:
@@ -41,10 +41,10 @@ class Batch:
             arrays = [values.count(values[0]) != count for values in columns]
             if not any(arrays):
                 arrays[0] = True
+        if tuple(arrays) not in self._texts and len(self._texts) >= _MOST_TEXTS:
+            arrays = [True] * len(columns)
         text = self._texts.get(tuple(arrays))
         if text is None:
-            if len(self._texts) >= _MOST_TEXTS:
-                arrays = [True] * len(columns)
             text = self._texts[tuple(arrays)] = self._text(arrays)
         return text, {
             name: column_literal(values, kind) if array else _scalar(values[0])

@@ -31,7 +31,7 @@ from horae.store.postgres.transaction import CLOCK, PostgresMigrator, PostgresTr
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _FREE = "SELECT pg_advisory_unlock(%s)"
 LONGEST_BACKOFF = 5.0
-PLANNING = "SET enable_seqscan = off"
+PLANNING = ("SET enable_seqscan = off", "SET jit = off")
 MOST_PREPARED = 500
 """Statements a connection keeps prepared: more than there are, with the forms their batches take."""
 YEAR_MS = 366 * 86_400_000
@@ -279,10 +279,12 @@ class PostgresDriver:
 
 async def _configure(connection: AsyncConnection[Any]) -> None:
     """Uuids as text, as SQLite has them: nothing here computes with them. And indexes rather than whole tables: every
-    statement has its own, which a table filled a moment ago, without statistics yet, would not be given credit for."""
+    statement has its own, which a table filled a moment ago, without statistics yet, would not be given credit for.
+    Before PostgreSQL 18 a small table without one then looks so dear that the server would compile the statement."""
     connection.adapters.register_loader("uuid", TextLoader)
     connection.prepared_max = MOST_PREPARED
-    await connection.execute(PLANNING)
+    for text in PLANNING:
+        await connection.execute(text)
     if connection.info.parameter_status("client_encoding") != "UTF8":
         raise NotACatalog("The database's encoding is not UTF-8", hint="Create the database with ENCODING 'UTF8'.")
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, pq
 
 from horae.store.driver import Row, statements
 from horae.store.postgres.arrays import Batch, array_literal
@@ -84,10 +84,10 @@ class PostgresTransaction:
 
     async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
         """Opens a pipeline that the next statement, or the commit, closes."""
-        if self._ahead is None:
-            self._ahead = AsyncExitStack()
-            await self._ahead.enter_async_context(self._connection.pipeline())
         async with translated(writes[0][0]):
+            if self._ahead is None:
+                self._ahead = AsyncExitStack()
+                await self._ahead.enter_async_context(self._connection.pipeline())
             for name, rows in writes:
                 await self._connection.execute(*self._prepared.many[name].bound(rows))
 
@@ -186,7 +186,13 @@ class PostgresMigrator:
 
 async def undo(connection: AsyncConnection[Row]) -> None:
     """By the driver's own rollback: it forgets which statements are prepared. What was first prepared in a pipeline
-    that broke off never reached the server, and would be missed there ever after."""
-    if not connection.closed:
-        with suppress(psycopg.Error):
+    that broke off never reached the server, and would be missed there ever after.
+
+    Where there is nothing to roll back, even BEGIN broke off, and the driver would not look: the pool gets another."""
+    if connection.closed:
+        return
+    with suppress(psycopg.Error):
+        if connection.info.transaction_status == pq.TransactionStatus.IDLE:
+            await connection.close()
+        else:
             await connection.rollback()
