@@ -18,7 +18,7 @@ from horae.core.slot import Birth, decided_slot
 from horae.errors import InvalidDefinition, NamespaceConflict, VersionConflict, shown
 from horae.store.definitions import Compiled, build
 from horae.store.driver import Row
-from horae.store.planning import SENT_AT_ONCE, look_ahead, plan_owed
+from horae.store.planning import look_ahead, plan_owed
 from horae.store.records import Defined, Definition
 from horae.store.rows import (
     LOCAL_USER,
@@ -37,6 +37,7 @@ from horae.store.rows import (
 )
 from horae.store.work import Work
 
+_first = itemgetter(0)
 _SECOND = timedelta(seconds=1)
 
 
@@ -105,7 +106,7 @@ class Definer:
         versions: list[Row] = []
         tasks: list[Row] = []
         writes = [("insert_jobs", jobs), ("insert_versions", versions), ("upsert_tasks", tasks)]
-        enough = SENT_AT_ONCE if work.transaction.overlaps else len(specs)
+        enough = work.enough or len(specs)
         taken = await work.transaction.rows("reserve_job_numbers", count=len(specs)) if specs else []
         numbers = iter(sorted(number for first, last in taken for number in range(first, last + 1)))
         for spec in specs:
@@ -345,9 +346,6 @@ class Definer:
         defaults = self._defaults_text
         start = plain_start(definition)
         return (uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now, start)
-
-
-_first = itemgetter(0)
 
 
 def check_batch(specs: Sequence[JobSpec]) -> None:

@@ -48,26 +48,10 @@ async def dispatch_plain(
                 outcome_unknown=True,
             ) from error
     claims, started = [], []
-    for (
-        _,
-        _,
-        _,
-        number,
-        uuid,
-        job,
-        version,
-        slot,
-        chosen,
-        fence,
-        origin,
-        recovery,
-        since,
-        until,
-        payload,
-        spent,
-    ) in rows:
+    for row in rows:
+        number, uuid, job, version, slot, chosen, fence, origin, recovery, since, until, payload, spent = row[3:]
         compiled = cache[job, version]
-        given = compiled.definition.spec.payload if payload is None else json.loads(payload)
+        given = compiled.definition.spec.payload if payload is None else optional_json(payload)
         claims.append(
             Claim(
                 ids.RUN + uuid, number, compiled.definition, slot, chosen, now, fence, compiled.starts, origin,

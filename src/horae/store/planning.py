@@ -27,8 +27,6 @@ from horae.store.work import TERMINAL_BIRTHS, Active, Work
 ENDLESS = 1_000_000
 _SCHEDULED = ("SCHEDULE", False, None, None)
 """Origin, recovery and coverage of a claim's run in the plain case."""
-SENT_AT_ONCE = 250
-"""Plain births after which the store may begin to write them, while the next are worked out."""
 
 
 class Planner:
@@ -90,7 +88,7 @@ class Planner:
         known, now, moment_now, handlers, node = work.cache.known, work.now, work.moment, start.handlers, start.node
         numbers, claims, started = work.numbers, work.claims, work.started
         make_claim = Claim._make
-        enough = SENT_AT_ONCE if work.transaction.overlaps else None
+        enough = work.enough
         runs: list[Row] = []
         tasks: list[Row] = []
         attempts: list[Row] = []

@@ -20,6 +20,8 @@ from horae.store.driver import Row, Transaction
 from horae.store.records import Capacity, Claim, Definition
 from horae.store.rows import JobRow, active_run, deadline_at, milliseconds, moment, optional_milliseconds, to_json
 
+SENT_AT_ONCE = 250
+"""Rows after which a store that can may begin to write them, while the next are worked out."""
 TERMINAL_BIRTHS = frozenset({RunState.SKIPPED, RunState.MISSED, RunState.UNSCHEDULABLE})
 
 
@@ -71,6 +73,11 @@ class Work:
         self.started: list[tuple[int, Compiled]] = []
         self._writes: dict[str, list[Row]] = {}
         self._learnt: list[tuple[str, int]] = []
+
+    @property
+    def enough(self) -> int | None:
+        """How many rows are worth sending ahead; None where the store cannot write meanwhile."""
+        return SENT_AT_ONCE if self.transaction.overlaps else None
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 

@@ -106,10 +106,7 @@ class PostgresDriver:
 
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[PostgresTransaction]:
-        if self._pool is None:
-            raise StoreUnavailable(f"The store {self.place} is not open", hint="Await its open() first.")
-        async with translated(self.place):
-            connection = await self._pool.getconn()
+        pool, connection = await self._borrowed()
         committing = False
         transaction: PostgresTransaction | None = None
         try:
@@ -127,17 +124,14 @@ class PostgresDriver:
             await (undo(connection) if transaction is None else transaction.undo())
             raise
         finally:
-            await self._pool.putconn(connection)
+            await pool.putconn(connection)
         if transaction.wakes:
             await self._fire()
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Without BEGIN and COMMIT. `:now` is the server's clock, but never before what this process has seen."""
-        if self._pool is None:
-            raise StoreUnavailable(f"The store {self.place} is not open", hint="Await its open() first.")
         parameters["now"] = self._last if self._clock is None else self._clock_reading()
-        async with translated(self.place):
-            connection = await self._pool.getconn()
+        pool, connection = await self._borrowed()
         try:
             async with translated(self.place):
                 cursor = await connection.execute(self._prepared.alone[name], parameters)
@@ -147,7 +141,7 @@ class PostgresDriver:
                 raise _unknown(self.place) from error.__cause__
             raise
         finally:
-            await self._pool.putconn(connection)
+            await pool.putconn(connection)
         self._last = max(self._last, rows[0][0])
         return rows
 
@@ -212,6 +206,14 @@ class PostgresDriver:
         return {node for node in nodes if _lock_key(UUID(node)) not in held}
 
     # ---- inside ------------------------------------------------------------------------------------------------------
+
+    async def _borrowed(self) -> tuple[AsyncConnectionPool[AsyncConnection[Row]], AsyncConnection[Row]]:
+        """A connection, and the pool it goes back to: the store may be closed before that."""
+        pool = self._pool
+        if pool is None:
+            raise StoreUnavailable(f"The store {self.place} is not open", hint="Await its open() first.")
+        async with translated(self.place):
+            return pool, await pool.getconn()
 
     async def _begin(self, connection: AsyncConnection[Row], begin: str) -> int:
         """BEGIN and the clock in one round trip."""

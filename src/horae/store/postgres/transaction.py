@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, pq
+from psycopg import AsyncConnection, AsyncCursor, pq
 
 from horae.store.driver import Row, statements
 from horae.store.postgres.arrays import Batch, array_literal
@@ -63,9 +63,7 @@ class PostgresTransaction:
         async with translated(writes[0][0]):
             await self._caught_up()
             async with self._connection.pipeline():
-                cursors = [
-                    await self._connection.execute(*self._prepared.many[name].bound(rows)) for name, rows in writes
-                ]
+                cursors = [await self._write(name, rows) for name, rows in writes]
             return [cursor.rowcount for cursor in cursors]
 
     async def trip(
@@ -76,9 +74,7 @@ class PostgresTransaction:
             await self._caught_up()
             async with self._connection.pipeline():
                 await self._connection.execute(self._prepared.once[first], bound)
-                cursors = [
-                    await self._connection.execute(*self._prepared.many[name].bound(rows)) for name, rows in writes
-                ]
+                cursors = [await self._write(name, rows) for name, rows in writes]
                 last = await self._connection.execute(self._prepared.once[then], bound)
             return [cursor.rowcount for cursor in cursors], await last.fetchall()
 
@@ -89,7 +85,7 @@ class PostgresTransaction:
                 self._ahead = AsyncExitStack()
                 await self._ahead.enter_async_context(self._connection.pipeline())
             for name, rows in writes:
-                await self._connection.execute(*self._prepared.many[name].bound(rows))
+                await self._write(name, rows)
 
     async def _caught_up(self) -> None:
         """Waits for what was sent ahead, and raises what was wrong with it."""
@@ -101,6 +97,9 @@ class PostgresTransaction:
         with suppress(psycopg.Error):
             await self._caught_up()
         await undo(self._connection)
+
+    async def _write(self, name: str, rows: Sequence[Row]) -> AsyncCursor[Row]:
+        return await self._connection.execute(*self._prepared.many[name].bound(rows))
 
     def _parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         bound = {key: array_literal(value) if isinstance(value, list) else value for key, value in parameters.items()}
@@ -115,7 +114,7 @@ class PostgresTransaction:
         async with self._ahead or self._connection.pipeline():
             self._ahead = None
             for name, rows in self.deferred:
-                await self._connection.execute(*self._prepared.many[name].bound(rows))
+                await self._write(name, rows)
             if self.wakes:
                 await self._connection.execute("SELECT pg_notify('horae', '')")
             await self._connection.execute("COMMIT")
@@ -125,7 +124,7 @@ class PostgresTransaction:
             return 0
         async with translated(name):
             await self._caught_up()
-            cursor = await self._connection.execute(*self._prepared.many[name].bound(rows))
+            cursor = await self._write(name, rows)
             return cursor.rowcount
 
     async def raw(self, text: str, values: tuple[Any, ...] = ()) -> list[Row]:
