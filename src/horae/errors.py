@@ -24,7 +24,8 @@
     │   └── InvalidStoreUrl       1142
     ├── NotFound                  1200
     │   ├── JobNotFound           1201
-    │   └── RunNotFound           1202
+    │   ├── RunNotFound           1202
+    │   └── TaskNotFound          1203   no node here has a callable of that name
     ├── IllegalTransition         1300   the state did not change
     ├── StoreError                1400   the catalog's store said no; the driver's error is the cause
     │   ├── StoreUnavailable      1401   cannot be reached, or was lost at work (`outcome_unknown`)
@@ -37,10 +38,15 @@
     │   ├── SchemaTooOld          1408   `horae migrate`
     │   ├── SchemaTooNew          1409   a newer release wrote it
     │   └── ClockImplausible      1410
-    └── Conflict                  1500   the request is well formed, but the catalog says otherwise
-        ├── VersionConflict       1501   another change came first
-        ├── NamespaceConflict     1502   another namespace owns the job
-        └── NodeNameTaken         1503
+    ├── Conflict                  1500   the request is well formed, but the catalog says otherwise
+    │   ├── VersionConflict       1501   another change came first
+    │   ├── NamespaceConflict     1502   another namespace owns the job
+    │   └── NodeNameTaken         1503
+    └── ExecutionError            1600   what an attempt can fail of; the numbers stand in its row
+        ├── TaskRaised            1601   the task's own error
+        ├── TaskTimedOut          1602
+        ├── TaskCrashed           1603   its process ended, was killed, or could not begin
+        └── TransactionExpired    1604   run.transaction lasted too long and was rolled back
 
 Codes and numbers are a contract: they are stored in catalogs and matched by programs. Add, never reuse.
 """
@@ -55,6 +61,7 @@ __all__ = [
     "Conflict",
     "CronNeverFires",
     "DependencyCycle",
+    "ExecutionError",
     "HoraeError",
     "IllegalTransition",
     "InvalidConstraint",
@@ -90,6 +97,11 @@ __all__ = [
     "StoreReadOnly",
     "StoreRefused",
     "StoreUnavailable",
+    "TaskCrashed",
+    "TaskNotFound",
+    "TaskRaised",
+    "TaskTimedOut",
+    "TransactionExpired",
     "UnknownZone",
     "VersionConflict",
 ]
@@ -125,6 +137,11 @@ class HoraeError(Exception):
     code: ClassVar[str] = "horae_error"
     number: ClassVar[int] = 1000
 
+    def __init_subclass__(cls, *, code: str | None = None, number: int | None = None, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.code = code or cls.code
+        cls.number = number or cls.number
+
     def __init__(self, message: str, *, hint: str | None = None, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.message = message
@@ -153,46 +170,29 @@ def _rebuilt(cls: type[HoraeError], arguments: tuple[Any, ...], state: dict[str,
     return error
 
 
-class InvalidInput(HoraeError):
-    code = "invalid_input"
-    number = 1100
+class InvalidInput(HoraeError, code="invalid_input", number=1100): ...
 
 
-class InvalidDuration(InvalidInput):
-    code = "invalid_duration"
-    number = 1101
+class InvalidDuration(InvalidInput, code="invalid_duration", number=1101): ...
 
 
-class InvalidTime(InvalidInput):
-    code = "invalid_time"
-    number = 1102
+class InvalidTime(InvalidInput, code="invalid_time", number=1102): ...
 
 
-class UnknownZone(InvalidInput):
-    code = "unknown_zone"
-    number = 1103
+class UnknownZone(InvalidInput, code="unknown_zone", number=1103): ...
 
 
-class InvalidName(InvalidInput):
-    code = "invalid_name"
-    number = 1104
+class InvalidName(InvalidInput, code="invalid_name", number=1104): ...
 
 
-class InvalidIdentifier(InvalidInput):
-    code = "invalid_identifier"
-    number = 1105
+class InvalidIdentifier(InvalidInput, code="invalid_identifier", number=1105): ...
 
 
-class InvalidSchedule(InvalidInput):
-    code = "invalid_schedule"
-    number = 1110
+class InvalidSchedule(InvalidInput, code="invalid_schedule", number=1110): ...
 
 
-class InvalidCron(InvalidSchedule):
+class InvalidCron(InvalidSchedule, code="invalid_cron", number=1111):
     """Carries `expression`, `field` and `reason`, also in `details`; the text is the declarative contract's."""
-
-    code = "invalid_cron"
-    number = 1111
 
     def __init__(self, expression: str, field: str, reason: str, *, hint: str | None = None) -> None:
         details = {"expression": expression, "field": field, "reason": reason}
@@ -201,56 +201,35 @@ class InvalidCron(InvalidSchedule):
         self.expression, self.field, self.reason = expression, field, reason
 
 
-class CronNeverFires(InvalidCron):
-    code = "cron_never_fires"
-    number = 1112
+class CronNeverFires(InvalidCron, code="cron_never_fires", number=1112): ...
 
 
-class InvalidIso8601(InvalidSchedule):
-    code = "invalid_iso8601"
-    number = 1113
+class InvalidIso8601(InvalidSchedule, code="invalid_iso8601", number=1113): ...
 
 
-class InvalidDecision(InvalidInput):
-    code = "invalid_decision"
-    number = 1120
+class InvalidDecision(InvalidInput, code="invalid_decision", number=1120): ...
 
 
-class InvalidWindow(InvalidDecision):
-    code = "invalid_window"
-    number = 1121
+class InvalidWindow(InvalidDecision, code="invalid_window", number=1121): ...
 
 
-class InvalidDistribution(InvalidDecision):
-    code = "invalid_distribution"
-    number = 1122
+class InvalidDistribution(InvalidDecision, code="invalid_distribution", number=1122): ...
 
 
-class InvalidSeed(InvalidDecision):
-    code = "invalid_seed"
-    number = 1123
+class InvalidSeed(InvalidDecision, code="invalid_seed", number=1123): ...
 
 
-class InvalidConstraint(InvalidDecision):
-    code = "invalid_constraint"
-    number = 1124
+class InvalidConstraint(InvalidDecision, code="invalid_constraint", number=1124): ...
 
 
-class InvalidPolicy(InvalidInput):
-    code = "invalid_policy"
-    number = 1130
+class InvalidPolicy(InvalidInput, code="invalid_policy", number=1130): ...
 
 
-class InvalidDefinition(InvalidInput):
-    code = "invalid_definition"
-    number = 1131
+class InvalidDefinition(InvalidInput, code="invalid_definition", number=1131): ...
 
 
-class DependencyCycle(InvalidInput):
+class DependencyCycle(InvalidInput, code="dependency_cycle", number=1132):
     """`cycle` lists the jobs in order, the first repeated at the end."""
-
-    code = "dependency_cycle"
-    number = 1132
 
     def __init__(self, cycle: tuple[str, ...]) -> None:
         path = " -> ".join(cycle)
@@ -262,11 +241,8 @@ class DependencyCycle(InvalidInput):
         self.cycle = cycle
 
 
-class InvalidKrontab(InvalidInput):
+class InvalidKrontab(InvalidInput, code="invalid_krontab", number=1140):
     """A fault in krontab text, with where it stands: `file`, `line` and `column` count from 1."""
-
-    code = "invalid_krontab"
-    number = 1140
 
     def __init__(self, reason: str, *, file: str, line: int, column: int, hint: str | None = None) -> None:
         details = {"file": file, "line": line, "column": column, "reason": reason}
@@ -274,109 +250,71 @@ class InvalidKrontab(InvalidInput):
         self.reason, self.file, self.line, self.column = reason, file, line, column
 
 
-class InvalidFile(InvalidInput):
-    code = "invalid_file"
-    number = 1141
+class InvalidFile(InvalidInput, code="invalid_file", number=1141): ...
 
 
-class InvalidStoreUrl(InvalidInput):
-    code = "invalid_store_url"
-    number = 1142
+class InvalidStoreUrl(InvalidInput, code="invalid_store_url", number=1142): ...
 
 
-class NotFound(HoraeError):
-    code = "not_found"
-    number = 1200
+class NotFound(HoraeError, code="not_found", number=1200): ...
 
 
-class JobNotFound(NotFound):
-    code = "job_not_found"
-    number = 1201
+class JobNotFound(NotFound, code="job_not_found", number=1201): ...
 
 
-class RunNotFound(NotFound):
-    code = "run_not_found"
-    number = 1202
+class RunNotFound(NotFound, code="run_not_found", number=1202): ...
 
 
-class IllegalTransition(HoraeError):
-    code = "illegal_transition"
-    number = 1300
+class TaskNotFound(NotFound, code="task_not_found", number=1203): ...
 
 
-class StoreError(HoraeError):
+class IllegalTransition(HoraeError, code="illegal_transition", number=1300): ...
+
+
+class StoreError(HoraeError, code="store_error", number=1400):
     """The store could not do it. What the driver said is kept as `__cause__`."""
 
-    code = "store_error"
-    number = 1400
 
-
-class StoreUnavailable(StoreError):
+class StoreUnavailable(StoreError, code="store_unavailable", number=1401):
     """`outcome_unknown`: the connection broke while committing, so the work may have been done; repeating is safe."""
-
-    code = "store_unavailable"
-    number = 1401
 
     def __init__(self, message: str, *, hint: str | None = None, outcome_unknown: bool = False) -> None:
         super().__init__(message, hint=hint, details={"outcome_unknown": True} if outcome_unknown else None)
         self.outcome_unknown = outcome_unknown
 
 
-class StoreRefused(StoreError):
-    code = "store_refused"
-    number = 1402
+class StoreRefused(StoreError, code="store_refused", number=1402): ...
 
 
-class StoreMissing(StoreError):
-    code = "store_missing"
-    number = 1403
+class StoreMissing(StoreError, code="store_missing", number=1403): ...
 
 
-class NotACatalog(StoreError):
-    code = "not_a_catalog"
-    number = 1404
+class NotACatalog(StoreError, code="not_a_catalog", number=1404): ...
 
 
-class StoreReadOnly(StoreError):
-    code = "store_read_only"
-    number = 1405
+class StoreReadOnly(StoreError, code="store_read_only", number=1405): ...
 
 
-class StoreFull(StoreError):
-    code = "store_full"
-    number = 1406
+class StoreFull(StoreError, code="store_full", number=1406): ...
 
 
-class StoreConflict(StoreError):
-    code = "store_conflict"
-    number = 1407
+class StoreConflict(StoreError, code="store_conflict", number=1407): ...
 
 
-class SchemaTooOld(StoreError):
-    code = "schema_too_old"
-    number = 1408
+class SchemaTooOld(StoreError, code="schema_too_old", number=1408): ...
 
 
-class SchemaTooNew(StoreError):
-    code = "schema_too_new"
-    number = 1409
+class SchemaTooNew(StoreError, code="schema_too_new", number=1409): ...
 
 
-class ClockImplausible(StoreError):
-    code = "clock_implausible"
-    number = 1410
+class ClockImplausible(StoreError, code="clock_implausible", number=1410): ...
 
 
-class Conflict(HoraeError):
-    code = "conflict"
-    number = 1500
+class Conflict(HoraeError, code="conflict", number=1500): ...
 
 
-class VersionConflict(Conflict):
+class VersionConflict(Conflict, code="version_conflict", number=1501):
     """`expected` is the version the caller read, `found` the catalog's (0: no such job); `differs` names the parts."""
-
-    code = "version_conflict"
-    number = 1501
 
     def __init__(self, name: str, expected: int, found: int, differs: tuple[str, ...] = ()) -> None:
         parts = ", ".join(differs)
@@ -388,11 +326,22 @@ class VersionConflict(Conflict):
         self.name, self.expected, self.found, self.differs = name, expected, found, differs
 
 
-class NamespaceConflict(Conflict):
-    code = "namespace_conflict"
-    number = 1502
+class NamespaceConflict(Conflict, code="namespace_conflict", number=1502): ...
 
 
-class NodeNameTaken(Conflict):
-    code = "node_name_taken"
-    number = 1503
+class NodeNameTaken(Conflict, code="node_name_taken", number=1503): ...
+
+
+class ExecutionError(HoraeError, code="execution_error", number=1600): ...
+
+
+class TaskRaised(ExecutionError, code="task_raised", number=1601): ...
+
+
+class TaskTimedOut(ExecutionError, code="task_timed_out", number=1602): ...
+
+
+class TaskCrashed(ExecutionError, code="task_crashed", number=1603): ...
+
+
+class TransactionExpired(ExecutionError, code="transaction_expired", number=1604): ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -123,8 +124,9 @@ def test_a_directory_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     assert "Cannot read" in done.errors
 
 
-def test_the_demo_shows_every_preview_and_writes_nothing(tmp_path: Path) -> None:
-    done = horae("demo")
+def test_the_demo_without_a_run_shows_every_preview_and_writes_nothing(tmp_path: Path) -> None:
+    environment = {"TMPDIR": str(tmp_path)}
+    done = horae("demo", "--no-run", environment=environment)
     assert done.code == 0
     for expected in (
         "1. Say what will run",
@@ -135,7 +137,44 @@ def test_the_demo_shows_every_preview_and_writes_nothing(tmp_path: Path) -> None
     ):
         assert expected in done.out
     assert not list(tmp_path.iterdir())
-    assert set(json.loads(horae("demo", "--json").out)) == {"next", "explain", "calendar", "lint"}
+    said = json.loads(horae("demo", "--no-run", "--json", environment=environment).out)
+    assert set(said) == {"next", "explain", "calendar", "lint"}
+
+
+def test_the_demo_runs_jobs_tells_what_happens_and_leaves_nothing(tmp_path: Path) -> None:
+    done = horae("demo", "--seconds", "4.5", environment={"TMPDIR": str(tmp_path)})
+    assert (done.code, done.errors) == (0, "")
+    assert "clocks go forward, skipped" in done.out
+    live, afterwards = done.out.split("3. Run it")[1].split("What the catalog says afterwards")
+    beats = re.findall(r"\d{2}\.\d{3}  heartbeat +(started|COMPLETED)", live)
+    assert beats[:4] == ["started", "COMPLETED", "started", "COMPLETED"]
+    assert "fetch_prices, attempt 1: ConnectionError: the exchange did not answer" in live
+    assert re.search(r"fetch-prices +COMPLETED in [1-9]", live)
+    assert "check, attempt 1: ValueError: row 17 has no date" in live
+    assert re.search(r"etl +COMPLETED", afterwards)
+    assert re.search(r"etl +FAILED", afterwards)
+    assert re.search(r"fetch-prices +COMPLETED +.* 1$", afterwards, re.MULTILINE)
+    assert "attempt 1: FAILED" in afterwards
+    assert "clean_up: SUCCESS" in afterwards
+    assert "what clean_up printed\n    temporary files removed" in afterwards
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_demo_as_json_is_one_document_with_the_runs_and_a_report(tmp_path: Path) -> None:
+    done = horae("demo", "--json", "--seconds", "2.5", environment={"TMPDIR": str(tmp_path)})
+    assert (done.code, done.errors) == (0, "")
+    said = json.loads(done.out)
+    assert set(said) == {"next", "explain", "calendar", "lint", "ran"}
+    assert {"heartbeat", "etl"} <= {run["job"] for run in said["ran"]["runs"]}
+    assert said["ran"]["report"]["job"] == "etl"
+    assert [task["name"] for task in said["ran"]["report"]["tasks"]] == ["load", "check", "clean_up"]
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "3601"])
+def test_a_demo_of_no_length_or_an_endless_one_is_refused(seconds: str) -> None:
+    done = horae("demo", f"--seconds={seconds}")
+    assert done.code == 2
+    assert "Invalid --seconds" in done.errors
 
 
 def test_the_sample_jobs_can_be_saved_once_and_are_clean(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ class StoreComparison(RuleBasedStateMachine):
         changed = [run for run, record in now.items() if self.before.get(run) != record or run in self.touched]
         for run in changed[:15]:
             self.look_into(run)
+        self.ask(lambda store, _: store.totals())
         self.ask(lambda store, _: _nodes(store))
         self.before, self.touched = now, set()
 
@@ -143,6 +144,7 @@ class StoreComparison(RuleBasedStateMachine):
 
     def take(self, model: Sequence[Claim], real: Sequence[Claim]) -> None:
         self.claims = [*self.claims, *(Given(*pair) for pair in zip(model, real, strict=True))][-6:]
+        self.ask(lambda store, _: store.previous_starts(model if store is self.model else real))
 
     # ---- definitions and operations ------------------------------------------------------------------------------
 

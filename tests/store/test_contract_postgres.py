@@ -9,11 +9,13 @@ from horae.store.catalog import Catalog
 from horae.store.port import Store
 from horae.store.postgres.driver import PostgresDriver
 from horae.testing.clock import ManualClock
+from horae.testing.contract_builders import SqlWords
 from horae.testing.store_contract import StoreContract
 
 
 class PostgresContract(StoreContract):
     url: str
+    sql = SqlWords("things", "%s", "%(value)s")
 
     def make_store(self, clock: ManualClock) -> Store:
         return Catalog(PostgresDriver(self.url, clock=clock.now, connections=2))

@@ -10,10 +10,15 @@ from horae.store.catalog import Catalog
 from horae.store.port import Store
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
+from horae.testing.contract_builders import SqlWords
 from horae.testing.store_contract import StoreContract
+
+SQL = SqlWords("sys.things", "?", ":value")
 
 
 class TestSqliteFile(StoreContract):
+    sql = SQL
+
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.path = tmp_path / "horae.db"
@@ -26,5 +31,7 @@ class TestSqliteFile(StoreContract):
 
 
 class TestSqliteInMemory(StoreContract):
+    sql = SQL
+
     def make_store(self, clock: ManualClock) -> Store:
         return Catalog(SqliteDriver(":memory:", clock=clock.now))

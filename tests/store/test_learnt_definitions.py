@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from tests.store.catalogs import Place, minutely
 from tests.store.databases import Databases
+from tests.store.joining import Worker, with_worker
 
 from horae.core.lifecycle import RunState
 from horae.core.schedule import Cron
@@ -98,3 +99,26 @@ def test_a_claim_whose_definitions_cannot_be_read_says_that_it_may_have_been_mad
         await worker.close()
 
     asyncio.run(body())
+
+
+def test_which_job_a_claimed_run_is_of_is_forgotten_when_its_own_transaction_ends_it(place: Place) -> None:
+    async def body(worker: Worker) -> None:
+        claimed = worker.store._claimed
+        assert set(claimed) == {worker.claim.run_no}
+        await worker.works()
+        # It goes on with its second task.
+        assert set(claimed) == {worker.claim.run_no}
+        async with worker.joins() as joined:
+            await joined.settle(worker.word(release=True))
+        assert claimed == {}
+
+    asyncio.run(with_worker(place, body, tasks=("one", "two")))
+
+
+def test_which_job_a_claimed_run_is_of_is_kept_while_its_own_transaction_comes_to_nothing(place: Place) -> None:
+    async def body(worker: Worker) -> None:
+        async with worker.joins() as joined:
+            await joined.execute("SELECT 1")
+        assert set(worker.store._claimed) == {worker.claim.run_no}
+
+    asyncio.run(with_worker(place, body))

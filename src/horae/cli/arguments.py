@@ -35,6 +35,10 @@ _MIGRATE_EXAMPLES = """examples:
   horae migrate --store sqlite:///horae.db
   horae migrate --store postgresql://horae@localhost/horae --dry-run
 """
+_DOCTOR_EXAMPLES = """examples:
+  horae doctor
+  horae doctor --store postgresql://horae@localhost/horae --json
+"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -60,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_lint(commands)
     _add_demo(commands)
     _add_migrate(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -125,7 +130,12 @@ def _add_lint(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
-    added = _command(commands, "demo", "A tour of the previews on sample jobs; nothing is run, nothing is written.")
+    summary = "See it work: previews, then sample jobs that run for some seconds on a catalog of their own."
+    added = _command(commands, "demo", summary)
+    added.add_argument("--seconds", type=float, default=8.0, help="how long the sample jobs run (default 8)")
+    added.add_argument(
+        "--no-run", action="store_true", help="only the previews, all of them; nothing is run or written"
+    )
     added.add_argument("--save", metavar="FILE", help="write the sample jobs to FILE instead, to try them yourself")
 
 
@@ -134,3 +144,11 @@ def _add_migrate(commands: argparse._SubParsersAction[_Parser]) -> None:
     added = _command(commands, "migrate", summary, _MIGRATE_EXAMPLES)
     added.add_argument("--store", metavar="URL", help="the catalog (default $HORAE_STORE, else sqlite:///horae.db)")
     added.add_argument("--dry-run", action="store_true", help="say what would be done and change nothing")
+
+
+def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = (
+        "Say what is wrong with a catalog: jobs that no node can run, runs that wait too long, nodes that are gone."
+    )
+    added = _command(commands, "doctor", summary, _DOCTOR_EXAMPLES)
+    added.add_argument("--store", metavar="URL", help="the catalog (default $HORAE_STORE, else sqlite:///horae.db)")

@@ -45,7 +45,8 @@ class Advance:
 
     `starts` are (position, number) of attempts to record RUNNING; `cancels` are positions whose attempts are to be
     stopped and will be told of later. Exactly one of these holds: the run has ended (`outcome`), it waits
-    (`park_until`), or something of it is under way.
+    (`park_until`), or something of it is under way. In the last case `wake_at` is when the first of the retries that
+    wait beside it is due; None where none does.
     """
 
     tasks: tuple[TaskProgress, ...] = ()
@@ -55,6 +56,7 @@ class Advance:
     outcome: RunState | None = None
     park_until: datetime | None = None
     reason: str | None = None
+    wake_at: datetime | None = None
 
 
 def first_starts(count: int, mode: str) -> range:
@@ -152,7 +154,16 @@ class _Group:
             park_until = None if running else self.now
         elif step.start:
             starts = self._start(step.start)
-        return Advance(self._changed(), tuple(self.ends), tuple(starts), cancels, None, park_until)
+        wake_at = self._next_retry() if park_until is None else None
+        return Advance(self._changed(), tuple(self.ends), tuple(starts), cancels, None, park_until, wake_at=wake_at)
+
+    def _next_retry(self) -> datetime | None:
+        """When the first of the tasks that wait for a retry may start again. One after the other, none waits beside
+        another that runs."""
+        if self.settings.mode != "parallel":
+            return None
+        waiting = (task.retry_at for task in self.tasks if task.state is TaskState.PENDING)
+        return min((at for at in waiting if at is not None), default=None)
 
     def _view(self, task: TaskProgress) -> TaskView:
         failure = self.task_settings[task.position].failure

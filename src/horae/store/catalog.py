@@ -15,12 +15,14 @@ from horae.store import dispatching, keeping, operating, reading
 from horae.store.defining import Definer, check_batch
 from horae.store.definitions import Compiled, DefinitionCache
 from horae.store.driver import Driver, KeyTaken
+from horae.store.joining import JoinedRun
 from horae.store.migrating import check_catalog
 from horae.store.planning import Planner
 from horae.store.records import (
     Admission,
     Admitted,
     Capacity,
+    Claim,
     Defined,
     Dispatched,
     History,
@@ -32,6 +34,7 @@ from horae.store.records import (
     RunRecord,
     Settled,
     Settlement,
+    Totals,
 )
 from horae.store.requests import apply_requests
 from horae.store.rows import optional_moment
@@ -59,6 +62,14 @@ class Catalog:
     @property
     def lock_grace(self) -> float:
         return self.driver.lock_grace
+
+    @property
+    def transaction_limit(self) -> float:
+        return self.driver.transaction_limit
+
+    async def now(self) -> datetime:
+        async with self._work(write=False) as work:
+            return work.moment
 
     async def open(self) -> None:
         await self.driver.open()
@@ -193,7 +204,8 @@ class Catalog:
                 await work.flush()
                 rows = await work.transaction.rows("next_wake", skip=sorted(self._unplannable))
                 wake = optional_moment(rows[0][0])
-            planned = Planned(work.moment, jobs, planner.born, tuple(work.claims), wake, planner.more)
+            passed = await reading.passed(work) if work.born_ended or work.ended_unstarted else ()
+            planned = Planned(work.moment, jobs, planner.born, tuple(work.claims), wake, planner.more, passed)
         self._remember(work.started)
         return planned
 
@@ -234,6 +246,26 @@ class Catalog:
             if answer.state is not RunState.RUNNING:
                 claimed.pop(each.run_no, None)
         return answers
+
+    @asynccontextmanager
+    async def transact(self, node: UUID, run_id: str, run_no: int, fence: int) -> AsyncIterator[JoinedRun]:
+        joined: JoinedRun | None = None
+        committed = False
+        try:
+            with suppress(_StartOver):
+                async with self.driver.joined() as transaction:
+                    joined = JoinedRun(transaction, self._cache, str(node), run_id, run_no, fence)
+                    await joined.check_owner()
+                    yield joined
+                    if not joined.keeps:
+                        raise _StartOver
+                    joined.finish()
+                committed = True
+        finally:
+            if joined is not None:
+                joined.close(committed=committed)
+        if joined is not None and joined.answer is not None and joined.answer.state is not RunState.RUNNING:
+            self._claimed.pop(run_no, None)
 
     async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
         async with self._work() as work:
@@ -297,6 +329,16 @@ class Catalog:
     async def history(self, run_id: str) -> History:
         async with self._work(write=False) as work:
             return await reading.history(work, run_id)
+
+    async def previous_starts(self, claims: Sequence[Claim]) -> Mapping[str, datetime]:
+        if not claims:
+            return {}
+        async with self._work(write=False) as work:
+            return await reading.previous_starts(work, claims)
+
+    async def totals(self) -> Totals:
+        async with self._work(write=False) as work:
+            return await reading.totals(work)
 
     async def nodes(self) -> tuple[NodeRecord, ...]:
         async with self._work(write=False) as work:

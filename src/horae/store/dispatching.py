@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import lru_cache
 
 from horae.core import ids
 from horae.core.lifecycle import TaskState
@@ -63,7 +64,13 @@ async def dispatch_plain(
 
 
 def _handlers(capacity: Capacity) -> str | None:
-    return None if capacity.handlers is None else json.dumps(sorted(capacity.handlers))
+    return None if capacity.handlers is None else _handlers_text(capacity.handlers)
+
+
+@lru_cache(maxsize=64)
+def _handlers_text(handlers: frozenset[str]) -> str:
+    """A node asks with the same handlers for as long as it lives."""
+    return json.dumps(sorted(handlers))
 
 
 async def dispatch(work: Work, capacity: Capacity) -> int | None:
@@ -130,11 +137,11 @@ async def _start(work: Work, runs: list[RunRow], capacity: Capacity) -> None:
     tasks = await task_progress(work, [run.run_no for run in resumed])
     for run in runs:
         compiled = work.cache[run.job_uuid, run.version]
-        starts = (
-            _first_attempts(work, run, compiled, capacity)
-            if run.started_at is None
-            else _further_attempts(work, run, compiled, tasks.get(run.run_no, []), capacity)
-        )
+        wakes = None
+        if run.started_at is None:
+            starts = _first_attempts(work, run, compiled, capacity)
+        else:
+            starts, wakes = _further_attempts(work, run, compiled, tasks.get(run.run_no, []), capacity)
         if not starts:
             continue
         timeout = compiled.timeout
@@ -158,6 +165,7 @@ async def _start(work: Work, runs: list[RunRow], capacity: Capacity) -> None:
                 run.covers_to,
                 compiled.definition.spec.payload if run.payload is None else optional_json(run.payload),
                 run.spent_ms,
+                wakes,
             )
         )
 
@@ -185,15 +193,16 @@ def _first_attempts(work: Work, run: RunRow, compiled: Compiled, capacity: Capac
 
 def _further_attempts(
     work: Work, run: RunRow, compiled: Compiled, tasks: list[TaskProgress], capacity: Capacity
-) -> tuple[Start, ...]:
-    """The attempts a run that was parked or handed back goes on with; none where a retry is not due yet."""
+) -> tuple[tuple[Start, ...], int | None]:
+    """The attempts a run that was parked or handed back goes on with, none where a retry is not due yet; and when the
+    next retry beside them is."""
     definition = compiled.definition
     step = advance(tasks, definition.settings, definition.task_settings, (), work.moment)
     for task in step.tasks:
         write_task(work, run.run_no, task)
     for position, number in step.starts:
         work.write("insert_attempts", (run.run_no, position, number, capacity.node, run.fence + 1, work.now))
-    return tuple(Start(position, number) for position, number in step.starts)
+    return tuple(Start(position, number) for position, number in step.starts), optional_milliseconds(step.wake_at)
 
 
 async def task_progress(work: Work, numbers: list[int]) -> dict[int, list[TaskProgress]]:

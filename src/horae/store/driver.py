@@ -16,7 +16,7 @@ are written `:name` in both.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,8 +26,11 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from horae.errors import StoreError
+from horae.store.records import Rows
 
 Row = tuple[Any, ...]
+Parameters = Sequence[Any] | Mapping[str, Any] | None
+"""What a foreign statement is given, in its driver's own style."""
 Clock = Callable[[], datetime]
 
 _HEADER = re.compile(r"^-- name: (\w+)(?:\(([^)]*)\))?[ \t]*$", re.MULTILINE)
@@ -108,6 +111,21 @@ class Transaction(Protocol):
         """Lets `changed` fire, here and elsewhere, once this transaction is committed."""
 
 
+class JoinedTransaction(Transaction, Protocol):
+    """A transaction in which a task's own statements run before the catalog's."""
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether a statement that failed has undone everything, or will not let anything be committed."""
+
+    async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
+        """Runs one statement that is not the catalog's; what the database says of it is raised as it is."""
+
+    async def conclude(self) -> None:
+        """Ends the part of foreign statements: what they left for the commit is checked, what they set is set back, and
+        `now` is read anew."""
+
+
 class Migrator(Protocol):
     """One transaction that may change the schema, alone among all processes."""
 
@@ -142,6 +160,8 @@ class Driver(Protocol):
     dialect: str
     lock_grace: float
     """How long a free liveness lock must be seen before it says that its holder is gone."""
+    transaction_limit: float
+    """How many seconds a task may keep its own transaction open, where nobody says otherwise."""
 
     async def open(self) -> None: ...
 
@@ -149,6 +169,9 @@ class Driver(Protocol):
 
     def transaction(self, *, write: bool = True) -> AbstractAsyncContextManager[Transaction]:
         """A transaction; with `write=False` a consistent snapshot to read from."""
+
+    def joined(self) -> AbstractAsyncContextManager[JoinedTransaction]:
+        """A transaction that also takes foreign statements, and that keeps nobody else from a connection."""
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Runs a statement that is a whole transaction, in one trip; None where this driver has no such statement."""

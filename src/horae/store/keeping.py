@@ -12,7 +12,7 @@ from horae.store.dispatching import task_progress
 from horae.store.handover import after_endings, finish_once_jobs, judge_dependents
 from horae.store.operating import forget_runs
 from horae.store.records import NodeRecord, Pulse, Settlement
-from horae.store.rows import JobRow, length, moment, to_json
+from horae.store.rows import JobRow, length, moment, optional_json, to_json
 from horae.store.settling import Settler
 from horae.store.work import RunRow, Work
 
@@ -155,5 +155,6 @@ async def retain(work: Work, before: int, limit: int) -> int:
 
 
 def node_record(row: tuple[Any, ...], free: set[str]) -> NodeRecord:
-    node, name, state, counter, started, beaten, running = row
-    return NodeRecord(node, name, state, counter, moment(started), moment(beaten), node in free, running)
+    node, name, state, counter, started, beaten, details, running = row
+    told = {} if details is None else optional_json(details) or {}
+    return NodeRecord(node, name, state, counter, moment(started), moment(beaten), node in free, running, told)

@@ -27,6 +27,8 @@ from horae.store.work import TERMINAL_BIRTHS, Active, Work
 ENDLESS = 1_000_000
 _SCHEDULED = ("SCHEDULE", False, None, None)
 """Origin, recovery and coverage of a claim's run in the plain case."""
+_FRESH = (0, None)
+"""What it has spent already, and which retry waits: nothing."""
 
 
 class Planner:
@@ -132,8 +134,8 @@ class Planner:
             cursors.append((job_uuid, slot, following, now))
             definition = compiled.definition
             payload = definition.spec.payload
-            claim = (f"occ_{uuid}", number, definition, slot, slot, now, 1, compiled.starts, *_SCHEDULED, payload, 0)
-            claims.append(make_claim(claim))
+            standing = (definition, slot, slot, now, 1, compiled.starts, *_SCHEDULED, payload, *_FRESH)
+            claims.append(make_claim((f"occ_{uuid}", number, *standing)))
             started.append((number, compiled))
             if len(runs) == enough:
                 work.gather(batches)

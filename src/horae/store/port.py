@@ -6,7 +6,8 @@ Rules that hold for every verb:
   `StoreUnavailable` with `outcome_unknown` means the connection broke while or after committing. Every verb may then be
   called again with the same arguments: what was written is recognised by its key, its version or its fence.
 - **One clock.** `now` is read once per transaction, by the store: the server's clock on PostgreSQL, the host's on
-  SQLite, or the clock injected for tests and simulations. It never goes back within one open store.
+  SQLite, or the clock injected for tests and simulations. It never goes back within one open store. (A transaction
+  that a task joined reads it again when the run is settled.)
 - **Lock first, judge second.** What a decision depends on is locked by one statement and read by a later one, then core
   decides, then one batch writes. (A claim may be one statement: it judges nothing but the rows it locks.) Locks are
   taken in the order nodes, pools, jobs, runs, each in key order; a verb that can do without a row that is locked skips
@@ -26,6 +27,7 @@ driver said, kept as `__cause__`). Stores never log.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
@@ -46,12 +48,15 @@ from horae.store.records import (
     NodeRecord,
     Origin,
     OutputChunk,
+    Passed,
     Planned,
     Pulse,
+    Rows,
     RunRecord,
     Settled,
     Settlement,
     Start,
+    Totals,
     Verdict,
 )
 
@@ -66,18 +71,44 @@ __all__ = [
     "Dispatched",
     "History",
     "JobRecord",
+    "Joined",
     "NodeRecord",
     "Origin",
     "OutputChunk",
+    "Passed",
     "Planned",
     "Pulse",
+    "Rows",
     "RunRecord",
     "Settled",
     "Settlement",
     "Start",
     "Store",
+    "Totals",
     "Verdict",
 ]
+
+
+class Joined(Protocol):
+    """A run's transaction while it is open: see `Store.transact`."""
+
+    async def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Rows:
+        """Runs one statement of the task's own in the catalog's database.
+
+        Parameters are written as the driver has them: `?` and `:name` on SQLite, `%s` and `%(name)s` on PostgreSQL.
+        What the database says of the statement is raised as the driver raises it, but for a connection that was lost,
+        which is StoreUnavailable. Tables of the user's own are in the schema public on PostgreSQL, unless named
+        otherwise; on SQLite they are in the catalog's file, which is called sys.
+
+        Raises InvalidInput for what is not the task's to say: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their like,
+        several statements at once, anything after a statement whose failure undid the transaction, anything after
+        `settle`; on SQLite also ATTACH, DETACH, PRAGMA, VACUUM, and a CREATE outside the catalog's file.
+        """
+
+    async def settle(self, settlement: Settlement) -> Settled:
+        """Settles the run inside the transaction, by the rules of `Store.settle`; constraints that were deferred are
+        checked first. Nothing can be executed after it. Raises InvalidInput where it is told of another run, comes
+        twice, or comes after a statement whose failure undid the transaction."""
 
 
 class Store(Protocol):
@@ -89,6 +120,13 @@ class Store(Protocol):
 
         What `liveness.observe` takes as `released`: 0 where a free lock is proof.
         """
+
+    @property
+    def transaction_limit(self) -> float:
+        """How many seconds `transact` should last at most: little where it holds the only writer."""
+
+    async def now(self) -> datetime:
+        """What the store's clock says, which decides what is due."""
 
     async def open(self) -> None:
         """Connects and checks the catalog: its schema is current, and this release may read it.
@@ -215,6 +253,27 @@ class Store(Protocol):
         run) and touches nothing.
         """
 
+    def transact(self, node: UUID, run_id: str, run_no: int, fence: int) -> AbstractAsyncContextManager[Joined]:
+        """The transaction that a task's own writes join, so that they are done exactly once: they are committed with
+        the run's settlement, or not at all.
+
+            async with store.transact(node, claim.run_id, claim.run_no, claim.fence) as joined:
+                await joined.execute("INSERT INTO sys.sales VALUES (?)", (7,))
+                settled = await joined.settle(Settlement(claim.run_id, claim.run_no, claim.fence, ends))
+
+        Entering raises Conflict where the run is not RUNNING, the node's, with that fence. When the block ends after
+        `settle` was answered SETTLED, everything is committed. In every other case (no settle, FENCED, ALREADY, an
+        error) everything is rolled back, and the run is as it was: its owner settles it by the ordinary verb.
+
+        The commit may raise StoreUnavailable with `outcome_unknown`. Then settle the run by the ordinary verb with
+        `release=True`: it waits for the locks of the transaction in doubt. Where that was committed after all, the
+        answer is ALREADY (FENCED, if it parked the run), or SETTLED with the tasks it ended left as they are; where it
+        was not, the run goes back and all that it left undone is done again.
+
+        A held transaction holds others up: on SQLite every other verb waits for it, on PostgreSQL its snapshot slows
+        claims down, and only ten may be open in a process. Keep it short, and call no verb of this store inside it.
+        """
+
     async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
         """Takes the runs of an incarnation that is judged dead, if its counter is still `counter`: attempts end LOST,
         runs go back to PENDING, or end FAILED_STALE (at most once) or FAILED (lost too often). Its row becomes DEAD, so
@@ -262,6 +321,18 @@ class Store(Protocol):
 
     async def history(self, run_id: str) -> History:
         """One run with tasks, attempts and results. Raises RunNotFound."""
+
+    async def previous_starts(self, claims: Sequence[Claim]) -> Mapping[str, datetime]:
+        """When the run before each claimed one started, by run id; those that have none before them are left out.
+
+        Before it: of the job's other runs that started earlier than this claim was made, and whose nominal time is not
+        after the time this run was due, the latest by nominal time. It is looked for among the scheduled ones and among
+        those that people asked for, and the later of the two starts counts.
+        """
+
+    async def totals(self) -> Totals:
+        """How many runs are under way in each state, and how many jobs there are in each: for metrics. Reads every job,
+        so it is not for loops."""
 
     async def nodes(self) -> tuple[NodeRecord, ...]:
         """Every incarnation that is not STOPPED, with whether its lock is free and how many runs it owns."""

@@ -1,17 +1,18 @@
-"""Reading the catalog: jobs, runs, one run's whole history. Nothing here locks or writes."""
+"""Reading the catalog: jobs, runs, one run's whole history. Nothing here locks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from horae.core import ids
 from horae.core.lifecycle import AttemptState, JobState, RunState, TaskState
 from horae.core.report import AttemptRow, RunRow, TaskRow
 from horae.store.operating import run_not_found
-from horae.store.records import History, JobRecord, RunRecord
-from horae.store.rows import JobRow, moment, optional_json, optional_moment, run_record, uuid_of
+from horae.store.records import Claim, History, JobRecord, Passed, RunRecord, Totals
+from horae.store.rows import JobRow, moment, optional_json, optional_moment, run_record, to_json, uuid_of
 from horae.store.work import Work
 
 _VERSION = 7
@@ -114,6 +115,48 @@ async def history(work: Work, run_id: str) -> History:
     return History(
         _report_row(record, compiled.settings.mode, compiled.settings.failure), tuple(tasks), record, results
     )
+
+
+async def passed(work: Work) -> tuple[Passed, ...]:
+    """The runs that this transaction wrote the end of without anybody's having run them, in order."""
+    found = list(work.born_ended)
+    if work.ended_unstarted:
+        await work.flush()
+        rows = await work.transaction.rows("ended_runs", runs=sorted(set(work.ended_unstarted)))
+        await work.cache.load(work.transaction, [(row[0], row[1]) for row in rows])
+        for job_uuid, version, state, count, reason, is_recovery in rows:
+            name = work.cache[job_uuid, version].definition.name
+            found.append(Passed(name, RunState(state), count, reason, bool(is_recovery)))
+    return tuple(sorted(found, key=lambda each: each.order))
+
+
+async def previous_starts(work: Work, claims: Sequence[Claim]) -> dict[str, datetime]:
+    """By run id. Runs of one job that were due and claimed together have one answer, but for those that started before:
+    such a run must not take itself for the one before it."""
+    wanted: dict[tuple[str, int, int, int], list[str]] = {}
+    for claim in claims:
+        own = claim.run_no if claim.fence > 1 else 0
+        key = (str(ids.job_uuid(claim.job_name)), claim.chosen_ms, claim.started_ms, own)
+        wanted.setdefault(key, []).append(claim.run_id)
+    rows = await work.transaction.rows(
+        "previous_starts",
+        wanted=to_json(
+            [(job, chosen, f"schedule:{chosen // 1000}", started, own) for job, chosen, started, own in wanted]
+        ),
+    )
+    run_ids = list(wanted.values())
+    found: dict[str, datetime] = {}
+    for place, scheduled, asked in rows:
+        started = max((each for each in (scheduled, asked) if each is not None), default=None)
+        if started is not None:
+            found |= dict.fromkeys(run_ids[place], moment(started))
+    return found
+
+
+async def totals(work: Work) -> Totals:
+    running, queued, pending, due = (await work.transaction.rows("count_runs"))[0]
+    jobs = {row[0]: row[1] for row in await work.transaction.rows("count_jobs")}
+    return Totals(running, queued, pending, due, jobs.get("ENABLED", 0), jobs.get("PAUSED", 0), jobs.get("DISABLED", 0))
 
 
 def _report_row(record: RunRecord, mode: str, failure: str) -> RunRow:

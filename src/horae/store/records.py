@@ -6,7 +6,7 @@ Times are aware datetimes in UTC. The two records of the hot path, Claim and Sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -156,6 +156,8 @@ class Claim(NamedTuple):
     payload: Any = None
     spent_ms: int = 0
     """How long it was RUNNING in earlier stretches: the execution timeout counts them too."""
+    wake_ms: int | None = None
+    """When a retry that waits beside `starts` is due, as `Settled.wake_at`."""
 
     @property
     def job_name(self) -> str:
@@ -173,6 +175,10 @@ class Claim(NamedTuple):
     def started_at(self) -> datetime:
         return EPOCH + timedelta(milliseconds=self.started_ms)
 
+    @property
+    def wake_at(self) -> datetime | None:
+        return None if self.wake_ms is None else EPOCH + timedelta(milliseconds=self.wake_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
@@ -184,11 +190,28 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """A run that a planning pass ended, so that no node will ever report it. `count`: how many slots it stands for."""
+
+    job_name: str
+    state: RunState
+    count: int
+    reason: str | None
+    is_recovery: bool
+
+    @property
+    def order(self) -> tuple[str, str, str, int, bool]:
+        return self.job_name, self.state, self.reason or "", self.count, self.is_recovery
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """What one planning pass did. `claims` are runs born RUNNING for the node that asked; `more`: ask again at once.
 
     `wake_at` is the earliest moment any job or waiting run has to be looked at again; None when there is none. Where
-    there is `more`, that is now.
+    there is `more`, that is now. `passed` are the runs born SKIPPED, MISSED or UNSCHEDULABLE, and those that waited and
+    were ended by this pass (deadline, coalesced, superseded, replaced, dependencies), in the order of names, states and
+    reasons.
     """
 
     now: datetime
@@ -197,6 +220,7 @@ class Planned:
     claims: tuple[Claim, ...]
     wake_at: datetime | None
     more: bool = False
+    passed: tuple[Passed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +263,11 @@ class Settlement(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What became of one settlement. `starts` are the attempts to make next, `cancels` the positions to stop."""
+    """What became of one settlement. `starts` are the attempts to make next, `cancels` the positions to stop.
+
+    `wake_at`: the run goes on RUNNING, and one of its tasks waits for a retry that is due then. Its owner says so by a
+    settlement without ends at that time, and is given the attempt in `starts`.
+    """
 
     run_id: str
     verdict: Verdict
@@ -247,6 +275,21 @@ class Settled(NamedTuple):
     starts: tuple[Start, ...] = ()
     cancels: tuple[int, ...] = ()
     park_until: datetime | None = None
+    wake_at: datetime | None = None
+
+
+class Rows(list[tuple[Any, ...]]):
+    """What a statement of a task's own answered: its rows, the names of their columns, how many rows it concerned.
+
+    `rowcount` is -1 where that means nothing, as for CREATE TABLE.
+    """
+
+    __slots__ = ("columns", "rowcount")
+
+    def __init__(self, rows: Iterable[tuple[Any, ...]] = (), rowcount: int = -1, columns: tuple[str, ...] = ()) -> None:
+        super().__init__(rows)
+        self.rowcount = rowcount
+        self.columns = columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +332,8 @@ class NodeRecord:
     heartbeat_at: datetime
     lock_free: bool = False
     running: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What it said of itself when it joined: host, process, handlers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +350,20 @@ class Pulse:
     released: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     cancels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How much of what there is just now. `runs_pending` are all that are PENDING, `runs_due` those of them whose time
+    has come and that wait for nothing but a slot, a pool's room or a handler."""
+
+    runs_running: int = 0
+    runs_queued: int = 0
+    runs_pending: int = 0
+    runs_due: int = 0
+    jobs_enabled: int = 0
+    jobs_paused: int = 0
+    jobs_disabled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from horae.store.dispatching import task_progress, write_task
 from horae.store.driver import Row
 from horae.store.handover import after_endings
 from horae.store.records import AttemptEnd, Settled, Settlement, Start, Verdict
-from horae.store.rows import milliseconds, to_json
+from horae.store.rows import milliseconds, moment, to_json
 from horae.store.work import RunRow, Work
 
 
@@ -187,7 +187,8 @@ class Settler:
             waits = None if lost and until <= work.now else "retry"
             self._park(run, until, waits)
             return Settled(run.run_id, Verdict.SETTLED, RunState.PENDING, park_until=step.park_until)
-        return Settled(run.run_id, Verdict.SETTLED, RunState.RUNNING, starts, step.cancels)
+        wake_at = None if step.wake_at is None else moment(milliseconds(step.wake_at))
+        return Settled(run.run_id, Verdict.SETTLED, RunState.RUNNING, starts, step.cancels, wake_at=wake_at)
 
     async def _release(self, run: RunRow, compiled: Compiled, tasks: list[TaskProgress], each: Settlement) -> Settled:
         """Hands a run back as if it had not been tried, or ends it where it may not be tried again."""

@@ -17,7 +17,7 @@ from horae.core.overlap import ActiveRun
 from horae.core.slot import Birth
 from horae.store.definitions import Compiled, DefinitionCache
 from horae.store.driver import Row, Transaction
-from horae.store.records import Capacity, Claim, Definition
+from horae.store.records import Capacity, Claim, Definition, Passed
 from horae.store.rows import JobRow, active_run, deadline_at, milliseconds, moment, optional_milliseconds, to_json
 
 SENT_AT_ONCE = 250
@@ -71,6 +71,8 @@ class Work:
         self.claims: list[Claim] = []
         self.numbers: list[int] = []
         self.started: list[tuple[int, Compiled]] = []
+        self.born_ended: list[Passed] = []
+        self.ended_unstarted: list[int] = []
         self._writes: dict[str, list[Row]] = {}
         self._learnt: list[tuple[str, int]] = []
 
@@ -185,6 +187,9 @@ class Work:
                 self.now,
             ),
         )
+        if terminal:
+            name = compiled.definition.spec.name
+            self.born_ended.append(Passed(name, state, birth.count, birth.reason, birth.is_recovery))
         if birth.decision is not None:
             self._window(number, birth.decision)
         if start is not None:
@@ -256,6 +261,7 @@ class Work:
         lost: bool = False,
     ) -> None:
         """Ends a run that core did not advance: its tasks that have not ended are skipped or cancelled with it."""
+        self.ended_unstarted.append(number)
         self.write("end_runs", (number, str(state), self.now, reason, by, fence_up))
         self.write("end_open_attempts", (number, "LOST" if lost else "CANCELLED", self.now))
         self.write("end_open_tasks", (number, self.now, reason))

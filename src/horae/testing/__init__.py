@@ -1,1 +1,7 @@
-"""What tests of stores, engines and of your own jobs are built from: a clock to set by hand and the model store."""
+"""What tests are built from: simulated time for your own jobs, a clock to set by hand, the contract of stores."""
+
+from horae.testing.clock import ManualClock
+from horae.testing.faults import Faults
+from horae.testing.simulation import Simulation, Started
+
+__all__ = ["Faults", "ManualClock", "Simulation", "Started"]

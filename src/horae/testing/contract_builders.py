@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
 from horae.core.ids import run_id
@@ -221,8 +221,20 @@ class Scene:
         return len(await self.store.runs(state=state, limit=_ALL))
 
 
+class SqlWords(NamedTuple):
+    """How a store's SQL is written: where `things`, a table of the user's own, is created, and a parameter by position
+    and by name, where that name is `value`."""
+
+    table: str
+    mark: str
+    named: str
+
+
 class Contract:
     """What a suite needs from whoever subclasses it: a store, and perhaps a second one on the same catalog."""
+
+    sql: SqlWords | None = None
+    """None where statements of a task's own cannot join a run's transaction: those tests then pass."""
 
     def make_store(self, clock: ManualClock) -> Store:
         """A store that reads `clock`, not opened yet, whose catalog is empty and migrated. Called outside any loop."""

@@ -155,9 +155,70 @@ class SettlingContract(Contract):
         claim = await scene.claim()
         settled = await scene.settle(claim, ended(FAILED, 0))
         assert (settled.state, settled.starts, settled.park_until) == ("RUNNING", (), None)
+        assert settled.wake_at == at("09:01:10")
         scene.clock.advance("20s")
-        assert (await scene.settle(claim, ended(SUCCESS, 1))).starts == starts((0, 2))
+        settled = await scene.settle(claim, ended(SUCCESS, 1))
+        assert (settled.starts, settled.wake_at) == (starts((0, 2)), None)
         assert (await scene.run()).retry_count == 1
+
+    @scenario
+    async def test_a_word_without_ends_starts_the_retry_whose_time_has_come(self, scene: Scene) -> None:
+        slow = TaskSpec("two", "two", settings={"retry": Retry(1, "30s")})
+        await scene.define(job(tasks=("one", slow, "three"), mode="parallel", retry=Retry(1, "10s")))
+        await scene.later("1m")
+        claim = await scene.claim()
+        settled = await scene.settle(claim, ended(FAILED, 0), ended(FAILED, 1))
+        assert settled.wake_at == at("09:01:10")
+        scene.clock.advance("9s")
+        early = await scene.settle(claim)
+        assert (early.verdict, early.state, early.starts, early.wake_at) == ("SETTLED", "RUNNING", (), at("09:01:10"))
+        scene.clock.advance("1s")
+        due = await scene.settle(claim)
+        assert (due.state, due.starts, due.wake_at) == ("RUNNING", starts((0, 2)), at("09:01:30"))
+        assert await scene.attempts() == ["FAILED", "RUNNING"]
+        scene.clock.advance("20s")
+        due = await scene.settle(claim)
+        assert (due.starts, due.wake_at) == (starts((1, 2)), None)
+        done = await scene.settle(claim, ended(SUCCESS, 0, 2), ended(SUCCESS, 1, 2), ended(SUCCESS, 2))
+        assert (done.state, done.wake_at) == ("COMPLETED", None)
+        assert (await scene.run()).retry_count == 2
+
+    @scenario
+    async def test_while_a_task_that_holds_its_siblings_back_retries_only_retries_are_waited_for(
+        self, scene: Scene
+    ) -> None:
+        settings = {"mode": "parallel", "failure": "retry_on_failure", "retry": Retry(1, "10s")}
+        await scene.define(job(tasks=("one", "two"), settings=settings))
+        await scene.later("1m")
+        claim = await scene.claim()
+        assert (await scene.settle(claim, ended(FAILED, 0))).wake_at == at("09:01:10")
+        scene.clock.advance("10s")
+        due = await scene.settle(claim)
+        assert (due.starts, due.wake_at) == (starts((0, 2)), None)
+        # Its last try fails: the other is stopped, and nothing is waited for any more.
+        settled = await scene.settle(claim, ended(FAILED, 0, 2))
+        assert (settled.state, settled.cancels, settled.wake_at) == ("RUNNING", (1,), None)
+
+    @scenario
+    async def test_a_run_that_waits_as_a_whole_is_parked_and_wakes_nobody(self, scene: Scene) -> None:
+        await scene.define(job(tasks=("one", "two"), retry=Retry(1, "10s")))
+        await scene.later("1m")
+        settled = await scene.settle(await scene.claim(), ended(FAILED))
+        assert (settled.state, settled.park_until, settled.wake_at) == ("PENDING", at("09:01:10"), None)
+
+    @scenario
+    async def test_a_claim_says_when_a_retry_beside_its_attempts_is_due(self, scene: Scene) -> None:
+        slow = TaskSpec("two", "two", settings={"retry": Retry(1, "30s")})
+        await scene.define(job(tasks=("one", slow), mode="parallel", retry=Retry(1, "10s")))
+        await scene.later("1m")
+        claim = await scene.claim()
+        assert claim.wake_at is None
+        assert (await scene.settle(claim, ended(FAILED, 0), ended(FAILED, 1))).park_until == at("09:01:10")
+        scene.clock.advance("10s")
+        again = await scene.claim()
+        assert (again.starts, again.wake_at) == (starts((0, 2)), at("09:01:30"))
+        scene.clock.advance("20s")
+        assert (await scene.settle(again)).starts == starts((1, 2))
 
     @scenario
     async def test_many_runs_settle_in_one_call_and_are_answered_in_order(self, scene: Scene) -> None:

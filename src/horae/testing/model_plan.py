@@ -10,7 +10,7 @@ from horae.core import ids
 from horae.core.lifecycle import RUNS, JobState, RunState
 from horae.core.occurrence import Birth, due
 from horae.core.overlap import judge_overlap
-from horae.store.records import Capacity, Claim, Origin, Planned
+from horae.store.records import Capacity, Claim, Origin, Passed, Planned
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_moves import (
     carry_out,
@@ -38,6 +38,7 @@ class Fusion:
 
 
 def plan(work: Work, limit: int, start: Capacity | None) -> Planned:
+    ended_before = {run.number for run in work.catalog.runs if run.ended}
     end_late_runs(work)
     judge_windows(work)
     found = [job for job in work.catalog.jobs.values() if job.wake_at is not None and job.wake_at <= work.now]
@@ -57,7 +58,13 @@ def plan(work: Work, limit: int, start: Capacity | None) -> Planned:
         run.not_before for run in work.catalog.runs if run.waiting_for == "window" and run.not_before is not None
     ]
     wake_at = work.now if more else min(alarms, default=None)
-    return Planned(work.now, len(found), born, tuple(fusion.claims), wake_at, more)
+    passed = [
+        Passed(run.job_name, run.state, run.count, run.reason, run.is_recovery)
+        for run in work.catalog.runs
+        if run.ended and run.number not in ended_before
+    ]
+    passed.sort(key=lambda each: each.order)
+    return Planned(work.now, len(found), born, tuple(fusion.claims), wake_at, more, tuple(passed))
 
 
 def end_late_runs(work: Work) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from horae.core import ids
@@ -38,6 +38,19 @@ def dispatch(work: Work, capacity: Capacity) -> Dispatched:
                 claims.append(claimed)
     later = [not_before for not_before, _, run in waiting if not_before > work.now]
     return Dispatched(work.now, tuple(claims), min(later, default=None))
+
+
+def due_runs(work: Work) -> list[Run]:
+    """The runs that wait for nothing but somebody to take them."""
+    return [
+        run
+        for run in work.catalog.runs
+        if run.state is RunState.PENDING
+        and run.waiting_for in (None, "retry")
+        and run.not_before is not None
+        and run.not_before <= work.now
+        and not is_late(work, run)
+    ]
 
 
 def _suits(work: Work, run: Run, capacity: Capacity) -> bool:
@@ -76,7 +89,7 @@ def claim_run(work: Work, run: Run, node: str) -> Claim | None:
     if run.started_at is None:
         run.started_at = work.now
     _write(work, run, result, ())
-    return claim(work.catalog, run, _starts(result))
+    return claim(work.catalog, run, _starts(result), _wakes(result))
 
 
 def _first_tasks(definition: Definition, run: Run) -> list[Task]:
@@ -86,6 +99,10 @@ def _first_tasks(definition: Definition, run: Run) -> list[Task]:
         for position, task in enumerate(definition.tasks)
         if run.only is None or task.name in run.only
     ]
+
+
+def _wakes(result: Advance) -> datetime | None:
+    return None if result.wake_at is None else whole_milliseconds(result.wake_at)
 
 
 def _starts(result: Advance) -> tuple[Start, ...]:
@@ -190,7 +207,7 @@ def _settle_one(work: Work, node: str, settlement: Settlement) -> Settled:
         if work.catalog.definition(run).settings.retry.max_retries is None:
             # Such a run no longer stands before anybody while it waits.
             work.ended.append(run.job_name)
-    return Settled(run.run_id, Verdict.SETTLED, run.state, _starts(result), result.cancels, park_until)
+    return Settled(run.run_id, Verdict.SETTLED, run.state, _starts(result), result.cancels, park_until, _wakes(result))
 
 
 def release(work: Work, run: Run, ends: Sequence[AttemptEnd] = (), *, stop: str | None = None, started: bool) -> None:

@@ -9,7 +9,7 @@ from horae.core import ids
 from horae.core.instant import EPOCH
 from horae.core.lifecycle import RunState
 from horae.core.report import AttemptRow, RunRow, TaskRow
-from horae.store.records import Claim, History, JobRecord, NodeRecord, RunRecord, Start
+from horae.store.records import Claim, History, JobRecord, NodeRecord, Origin, RunRecord, Start
 from horae.testing.model_state import Catalog, Job, Node, Run
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -105,7 +105,7 @@ def history(catalog: Catalog, run: Run) -> History:
     return History(row, tuple(tasks), run_record(run), results)
 
 
-def claim(catalog: Catalog, run: Run, starts: tuple[Start, ...]) -> Claim:
+def claim(catalog: Catalog, run: Run, starts: tuple[Start, ...], wake_at: datetime | None) -> Claim:
     """A RUNNING run for its owner; it started when this stretch did, and earlier ones are in `spent_ms`."""
     assert run.stretch_at is not None
     return Claim(
@@ -123,14 +123,42 @@ def claim(catalog: Catalog, run: Run, starts: tuple[Start, ...]) -> Claim:
         None if run.covers_to is None else _milliseconds(run.covers_to),
         run.payload,
         run.spent // _MILLISECOND,
+        None if wake_at is None else _milliseconds(wake_at),
     )
+
+
+def previous_start(catalog: Catalog, claim: Claim) -> datetime | None:
+    """When the run before a claimed one started: of the scheduled ones and of the others the latest by nominal time."""
+    before = [
+        run
+        for run in catalog.runs
+        if run.job_name == claim.job_name
+        and run.run_id != claim.run_id
+        and run.started_at is not None
+        and run.started_at < claim.started_at
+        and run.scheduled_time <= claim.chosen_time
+    ]
+    latest = []
+    for scheduled in (True, False):
+        kind = [run for run in before if (run.origin is Origin.SCHEDULE) is scheduled]
+        newest = max((run.scheduled_time for run in kind), default=None)
+        latest += [run.started_at for run in kind if run.scheduled_time == newest and run.started_at is not None]
+    return max(latest, default=None)
 
 
 def node_record(catalog: Catalog, node: Node) -> NodeRecord:
     running = sum(1 for run in catalog.runs if run.state is RunState.RUNNING and run.owner == node.node)
     lock_free = node.node not in catalog.held
     return NodeRecord(
-        node.node, node.name, node.state, node.counter, node.started_at, node.heartbeat_at, lock_free, running
+        node.node,
+        node.name,
+        node.state,
+        node.counter,
+        node.started_at,
+        node.heartbeat_at,
+        lock_free,
+        running,
+        dict(node.details),
     )
 
 

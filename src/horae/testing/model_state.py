@@ -128,6 +128,7 @@ class Node:
     heartbeat_at: datetime
     state: str = "ALIVE"
     counter: int = 0
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

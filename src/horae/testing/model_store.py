@@ -7,7 +7,9 @@ store, that one is wrong, or the specification is. Nothing survives it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -15,11 +17,12 @@ from uuid import UUID
 
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
-from horae.errors import NodeNameTaken, shown
+from horae.errors import Conflict, InvalidInput, NodeNameTaken, shown
 from horae.store.records import (
     Admission,
     Admitted,
     Capacity,
+    Claim,
     Defined,
     Dispatched,
     History,
@@ -28,9 +31,11 @@ from horae.store.records import (
     OutputChunk,
     Planned,
     Pulse,
+    Rows,
     RunRecord,
     Settled,
     Settlement,
+    Totals,
 )
 from horae.testing import model_define, model_operate, model_plan, model_progress, model_show
 from horae.testing.clock import whole_milliseconds
@@ -68,6 +73,8 @@ class ModelStore:
     lock_grace: float = 0.0
     """How long a lock has to be free before its node may be judged dead: here a free lock is proof."""
 
+    transaction_limit: float = 5.0
+
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self.catalog = Catalog()
         self._clock = clock
@@ -79,6 +86,9 @@ class ModelStore:
         now = whole_milliseconds(self._clock(), "now")
         self._latest = now if self._latest is None else max(self._latest, now)
         return Work(self.catalog, self._latest)
+
+    async def now(self) -> datetime:
+        return self._work().now
 
     async def announce(self, before: Catalog) -> None:
         """Wakes those who wait in `changed` if jobs, runs or pools are not as they were; heartbeats wake nobody."""
@@ -161,7 +171,8 @@ class ModelStore:
             live = other.state == "ALIVE" and other.node in work.catalog.held
             if live and name is not None and other.name == name and other.node != own:
                 raise NodeNameTaken(f"Another live node is called {shown(name)}")
-        row = work.catalog.nodes.setdefault(own, Node(own, name, work.now, work.now))
+        fresh = Node(own, name, work.now, work.now, details=dict(details or {}))
+        row = work.catalog.nodes.setdefault(own, fresh)
         if row.state == "ALIVE":
             work.catalog.held.add(own)
 
@@ -208,6 +219,21 @@ class ModelStore:
     @atomic
     async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         return model_progress.settle(self._work(), node, settlements)
+
+    @asynccontextmanager
+    async def transact(self, node: UUID, run_id: str, run_no: int, fence: int) -> AsyncIterator[ModelJoined]:
+        run = self.catalog.run(run_id)
+        if run is None or (run.state, run.owner, run.fence) != (RunState.RUNNING, str(node), fence):
+            raise Conflict(f"Run {shown(run_id)} is not this node's to work on")
+        joined = ModelJoined(self, node, run_id, fence)
+        try:
+            yield joined
+        except BaseException:
+            if joined.before is not None:
+                self.catalog = joined.before
+            raise
+        finally:
+            joined.closed = True
 
     @atomic
     async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
@@ -277,6 +303,25 @@ class ModelStore:
     async def history(self, run_id: str) -> History:
         return model_show.history(self.catalog, model_operate.found_run(self._work(), run_id))
 
+    async def previous_starts(self, claims: Sequence[Claim]) -> Mapping[str, datetime]:
+        found = {claim.run_id: model_show.previous_start(self.catalog, claim) for claim in claims}
+        return {run_id: started for run_id, started in found.items() if started is not None}
+
+    async def totals(self) -> Totals:
+        work = self._work()
+        runs = Counter(run.state for run in self.catalog.runs)
+        jobs = Counter(job.state for job in self.catalog.jobs.values())
+        due = len(model_progress.due_runs(work))
+        return Totals(
+            runs[RunState.RUNNING],
+            runs[RunState.QUEUED],
+            runs[RunState.PENDING],
+            due,
+            jobs[JobState.ENABLED],
+            jobs[JobState.PAUSED],
+            jobs[JobState.DISABLED],
+        )
+
     async def nodes(self) -> tuple[NodeRecord, ...]:
         nodes = self.catalog.nodes.values()
         return tuple(model_show.node_record(self.catalog, node) for node in nodes if node.state != "STOPPED")
@@ -286,6 +331,28 @@ class ModelStore:
             (chunk.number, chunk.text) for chunk in self.catalog.output.values() if chunk.attempt_id == attempt_id
         )
         return "".join(text for _, text in pieces)
+
+
+class ModelJoined:
+    """A run's transaction in the model. There is no SQL in it, so all that can be done is to settle the run."""
+
+    def __init__(self, store: ModelStore, node: UUID, run_id: str, fence: int) -> None:
+        self._store = store
+        self._node = node
+        self._run = (run_id, fence)
+        self.before: Catalog | None = None
+        self.closed = False
+
+    async def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Rows:
+        raise InvalidInput("The model store has no SQL", hint="Use a store on SQLite or PostgreSQL.")
+
+    async def settle(self, settlement: Settlement) -> Settled:
+        if self.closed or (settlement.run_id, settlement.fence) != self._run:
+            raise InvalidInput("The transaction is over, or another run's")
+        self.closed = True
+        self.before = self._store.catalog.snapshot()
+        (answer,) = await self._store.settle(self._node, (settlement,))
+        return answer
 
 
 if TYPE_CHECKING:

@@ -7,16 +7,21 @@
         def make_peer(self, store: Store, clock: ManualClock) -> Store | None:   # optional: a second connection
             return MyStore(catalog_of(store), clock=clock.now)
 
+        sql = SqlWords("sys.things", "?", ":value")   # optional: how statements are written that join a transaction
+
 Each test is a plain method that runs one scenario in an event loop of its own; `make_store` is called before that, so
 it may run loops itself. For readable failures have pytest rewrite the asserts, before anything imports this module:
-`pytest.register_assert_rewrite("horae.testing")`. Tests that need a second connection pass where `make_peer` has none.
+`pytest.register_assert_rewrite("horae.testing")`. Tests that need a second connection pass where `make_peer` has none,
+tests of a task's own statements where there is no `sql`.
 """
 
 from __future__ import annotations
 
 from horae.testing.contract_definitions import DefinitionContract
 from horae.testing.contract_dispatching import DispatchContract
+from horae.testing.contract_joining import JoiningContract
 from horae.testing.contract_keeping import KeepingContract
+from horae.testing.contract_metering import MeteringContract
 from horae.testing.contract_nodes import NodeContract
 from horae.testing.contract_operations import OperationContract
 from horae.testing.contract_overlap import OverlapContract
@@ -33,9 +38,11 @@ class StoreContract(
     OverlapContract,
     DispatchContract,
     SettlingContract,
+    JoiningContract,
     OperationContract,
     NodeContract,
     KeepingContract,
     ReadingContract,
+    MeteringContract,
 ):
     """All of it. Subclass, say how a store is made, and let pytest collect it."""

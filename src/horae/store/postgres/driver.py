@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from time import monotonic, time_ns
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -26,15 +26,20 @@ from horae.core.liveness import RECONNECTION
 from horae.errors import ClockImplausible, NotACatalog, StoreError, StoreUnavailable
 from horae.store.driver import Clock, Row
 from horae.store.postgres.failures import shown_place, translated
-from horae.store.postgres.transaction import CLOCK, PostgresMigrator, PostgresTransaction, Prepared, undo
+from horae.store.postgres.joining import PostgresJoined, clean
+from horae.store.postgres.transaction import CLOCK, PLANNING, PostgresMigrator, PostgresTransaction, Prepared, undo
 
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _FREE = "SELECT pg_advisory_unlock(%s)"
 LONGEST_BACKOFF = 5.0
-PLANNING = ("SET enable_seqscan = off", "SET jit = off")
 MOST_PREPARED = 500
 """Statements a connection keeps prepared: more than there are, with the forms their batches take."""
+MOST_JOINED = 10
+"""Connections for transactions that tasks join; they are opened as they are needed, and closed after a minute."""
 YEAR_MS = 366 * 86_400_000
+Connection = AsyncConnection[Row]
+Pool = AsyncConnectionPool[Connection]
+Made = TypeVar("Made", bound=PostgresTransaction)
 
 
 class PostgresDriver:
@@ -46,6 +51,7 @@ class PostgresDriver:
 
     dialect = "postgres"
     lock_grace = RECONNECTION
+    transaction_limit = 60.0
 
     def __init__(self, url: str, *, clock: Clock | None = None, connections: int = 4, patience: float = 30.0) -> None:
         self.url = url
@@ -53,7 +59,8 @@ class PostgresDriver:
         self._clock = clock
         self._connections = connections
         self._patience = patience
-        self._pool: AsyncConnectionPool[AsyncConnection[Row]] | None = None
+        self._pool: Pool | None = None
+        self._joining: Pool | None = None
         self._listening: asyncio.Task[None] | None = None
         self._listening_since = asyncio.Event()
         self._held: set[UUID] = set()
@@ -74,15 +81,10 @@ class PostgresDriver:
                 await self._check_clock(probe)
             finally:
                 await probe.close()
-            self._pool = AsyncConnectionPool(
-                self.url,
-                min_size=1,
-                max_size=self._connections,
-                open=False,
-                timeout=self._patience,
-                kwargs={"autocommit": True, "prepare_threshold": 1},
-                configure=_configure,
-                check=None,
+            self._pool = self._made_pool(min_size=1, max_size=self._connections)
+            # A connection that broke while it was idle costs a verb that is repeated; there, a task's whole work.
+            self._joining = self._made_pool(
+                min_size=0, max_size=MOST_JOINED, max_idle=60.0, reset=clean, check=AsyncConnectionPool.check_connection
             )
             await self._pool.open(wait=True)
         self._listening = asyncio.create_task(self._listen())
@@ -98,22 +100,44 @@ class PostgresDriver:
             listening.cancel()
             with suppress(asyncio.CancelledError):
                 await listening
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+        for pool in (self._pool, self._joining):
+            if pool is not None:
+                await pool.close()
+        self._pool = self._joining = None
         self._held.clear()
         self._listening_since.clear()
 
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[PostgresTransaction]:
-        pool, connection = await self._borrowed()
+        def made(connection: Connection, now: int) -> PostgresTransaction:
+            return PostgresTransaction(connection, self._prepared, now)
+
+        async with self._within(self._pool, made, write=write) as transaction:
+            yield transaction
+
+    @asynccontextmanager
+    async def joined(self) -> AsyncIterator[PostgresJoined]:
+        def made(connection: Connection, now: int) -> PostgresJoined:
+            return PostgresJoined(connection, self._prepared, now, self.place, self._read_clock)
+
+        if self._joining is not None and self._joining.closed:
+            async with translated(self.place):
+                await self._joining.open()
+        async with self._within(self._joining, made) as transaction:
+            yield transaction
+
+    @asynccontextmanager
+    async def _within(
+        self, pool: Pool | None, made: Callable[[Connection, int], Made], *, write: bool = True
+    ) -> AsyncIterator[Made]:
+        pool, connection = await self._borrowed(pool)
         committing = False
-        transaction: PostgresTransaction | None = None
+        transaction: Made | None = None
         try:
             async with translated(self.place):
                 begin = "BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
                 now = await self._begin(connection, begin)
-            transaction = PostgresTransaction(connection, self._prepared, now)
+            transaction = made(connection, now)
             yield transaction
             async with translated(self.place):
                 committing = True
@@ -131,7 +155,7 @@ class PostgresDriver:
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Without BEGIN and COMMIT. `:now` is the server's clock, but never before what this process has seen."""
         parameters["now"] = self._last if self._clock is None else self._clock_reading()
-        pool, connection = await self._borrowed()
+        pool, connection = await self._borrowed(self._pool)
         try:
             async with translated(self.place):
                 cursor = await connection.execute(self._prepared.alone[name], parameters)
@@ -207,25 +231,40 @@ class PostgresDriver:
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    async def _borrowed(self) -> tuple[AsyncConnectionPool[AsyncConnection[Row]], AsyncConnection[Row]]:
+    def _made_pool(self, **options: Any) -> Pool:
+        return AsyncConnectionPool(
+            self.url,
+            open=False,
+            timeout=self._patience,
+            kwargs={"autocommit": True, "prepare_threshold": 1},
+            configure=_configure,
+            **options,
+        )
+
+    async def _borrowed(self, pool: Pool | None) -> tuple[Pool, Connection]:
         """A connection, and the pool it goes back to: the store may be closed before that."""
-        pool = self._pool
         if pool is None:
             raise StoreUnavailable(f"The store {self.place} is not open", hint="Await its open() first.")
         async with translated(self.place):
             return pool, await pool.getconn()
 
-    async def _begin(self, connection: AsyncConnection[Row], begin: str) -> int:
+    async def _begin(self, connection: Connection, begin: str) -> int:
         """BEGIN and the clock in one round trip."""
         if self._clock is not None:
             await connection.execute(begin)
-            now = self._clock_reading()
+            return await self._read_clock(connection)
+        async with connection.pipeline():
+            await connection.execute(begin)
+            cursor = await connection.execute(f"SELECT {CLOCK}")
+        self._last = max(self._last, (await cursor.fetchall())[0][0])
+        return self._last
+
+    async def _read_clock(self, connection: Connection) -> int:
+        if self._clock is not None:
+            self._last = self._clock_reading()
         else:
-            async with connection.pipeline():
-                await connection.execute(begin)
-                cursor = await connection.execute(f"SELECT {CLOCK}")
-            now = (await cursor.fetchall())[0][0]
-        self._last = max(self._last, now)
+            cursor = await connection.execute(f"SELECT {CLOCK}")
+            self._last = max(self._last, (await cursor.fetchall())[0][0])
         return self._last
 
     def _clock_reading(self) -> int:

@@ -14,6 +14,7 @@ from horae.store.postgres.arrays import Batch, array_literal
 from horae.store.postgres.failures import translated
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+PLANNING = ("SET enable_seqscan = off", "SET jit = off")
 _OURS = "Horae catalog"
 
 

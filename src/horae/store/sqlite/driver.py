@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic, time_ns
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import apsw
 
 from horae.core.instant import EPOCH
 from horae.errors import NotACatalog, StoreMissing, StoreUnavailable, shown
-from horae.store.driver import Clock, Row, Statement, statements
+from horae.store.driver import Clock, Parameters, Row, Statement, statements
+from horae.store.records import Rows
+from horae.store.sqlite import foreign
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.liveness import FileLocks
 
@@ -31,6 +33,7 @@ CACHE_KIB = 65_536
 CHECKPOINT_PAGES = 4000
 """A page written often between two checkpoints goes to the file once; SQLite's own 1000 would write it more often."""
 _MILLISECOND = 1_000_000
+Made = TypeVar("Made", bound="SqliteTransaction")
 
 
 class SqliteDriver:
@@ -38,6 +41,7 @@ class SqliteDriver:
 
     dialect = "sqlite"
     lock_grace = 0.0
+    transaction_limit = 5.0
 
     def __init__(self, path: str, *, clock: Clock | None = None, patience: float = BUSY_PATIENCE) -> None:
         self.path = path
@@ -47,6 +51,7 @@ class SqliteDriver:
         self._lock = asyncio.Lock()
         self._last = 0
         self._changes = 1
+        self._fired: asyncio.Future[None] | None = None
         self._version = -1
         self._locks = FileLocks(path)
         self._prepared = {name: _prepared(each) for name, each in statements("sqlite").items()}
@@ -79,10 +84,22 @@ class SqliteDriver:
 
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[SqliteTransaction]:
+        async with self._within(SqliteTransaction, write=write) as transaction:
+            yield transaction
+
+    @asynccontextmanager
+    async def joined(self) -> AsyncIterator[SqliteJoined]:
+        """On the one connection there is: whoever else wants it waits."""
+        async with self._within(SqliteJoined) as transaction:
+            transaction.clock = self._now
+            yield transaction
+
+    @asynccontextmanager
+    async def _within(self, kind: type[Made], *, write: bool = True) -> AsyncIterator[Made]:
         async with self._lock:
             connection = self.connection
             await self._patiently(lambda: connection.execute("BEGIN IMMEDIATE" if write else "BEGIN"))
-            transaction = SqliteTransaction(connection, self._prepared, self._now())
+            transaction = kind(connection, self._prepared, self._now())
             try:
                 yield transaction
                 await transaction.batch(transaction.deferred)
@@ -94,7 +111,7 @@ class SqliteDriver:
                     connection.execute("ROLLBACK")
                 raise
             if transaction.wakes:
-                self._changes += 1
+                self._fire()
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """There is no way over a network to be spared here, and no statement that writes several tables."""
@@ -106,18 +123,28 @@ class SqliteDriver:
             yield SqliteMigrator(self.connection, self.path, transaction.now, injected=self._clock is not None)
 
     async def changed(self, seen: int, timeout: float | None) -> int:
-        ends = None if timeout is None else monotonic() + timeout
+        """Our own commits wake at once; whether another process has committed is looked at now and then."""
+        loop = asyncio.get_running_loop()
+        ends = None if timeout is None else loop.time() + timeout
         while self._changes == seen:
             version = self._data_version()
             if version != self._version:
                 self._version = version
-                self._changes += 1
+                self._fire()
                 break
-            left = POLL if ends is None else min(POLL, ends - monotonic())
+            left = POLL if ends is None else min(POLL, ends - loop.time())
             if left <= 0:
                 return seen
-            await asyncio.sleep(left)
+            if self._fired is None:
+                self._fired = loop.create_future()
+            await asyncio.wait([self._fired], timeout=left)
         return self._changes
+
+    def _fire(self) -> None:
+        self._changes += 1
+        fired, self._fired = self._fired, None
+        if fired is not None and not fired.done():
+            fired.set_result(None)
 
     async def take_lock(self, node: UUID) -> bool:
         return self._locks.take(str(node))
@@ -208,6 +235,25 @@ class SqliteTransaction:
 
     def wake(self) -> None:
         self.wakes = True
+
+
+class SqliteJoined(SqliteTransaction):
+    """First statements of a task's own, then, from `conclude` on, the catalog's."""
+
+    __slots__ = ("clock",)
+    clock: Callable[[], int]
+
+    @property
+    def spoiled(self) -> bool:
+        """A statement that failed undoes only itself, unless it said ROLLBACK or the disk did."""
+        return not self._connection.in_transaction
+
+    async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
+        return foreign.run(self._connection, sql, parameters)
+
+    async def conclude(self) -> None:
+        foreign.check_deferred(self._connection)
+        self.now = self.clock()
 
 
 class SqliteMigrator:

@@ -185,6 +185,10 @@ WHERE (:jobs::uuid[] IS NULL OR j.job_uuid = ANY (:jobs::uuid[]))
 ORDER BY j.job_name
 LIMIT :limit;
 
+-- name: count_jobs
+-- The one statement that reads all jobs: it is asked when somebody looks at metrics.
+SELECT state, count(*) FROM sys.jobs GROUP BY state;
+
 -- name: read_pools
 SELECT pool_name, max_running FROM sys.pools ORDER BY pool_name;
 

@@ -24,7 +24,7 @@ UPDATE sys.nodes SET state = :state, ended_at = :now WHERE node_uuid = :node::uu
 
 -- name: list_nodes
 SELECT
-    n.node_uuid, n.node_name, n.state, n.counter, n.started_at, n.heartbeat_at,
+    n.node_uuid, n.node_name, n.state, n.counter, n.started_at, n.heartbeat_at, n.details,
     (
         SELECT count(*) FROM sys.job_runs r
         WHERE r.completed_at IS NULL AND r.state = 'RUNNING' AND r.assigned_node_uuid = n.node_uuid

@@ -52,6 +52,14 @@ WHERE run_no = ANY (:runs::bigint[])
 ORDER BY run_no
 FOR UPDATE;
 
+-- name: run_standing
+SELECT job_run_uuid, state, assigned_node_uuid, fence FROM sys.job_runs WHERE run_no = :run;
+
+-- name: ended_runs
+SELECT r.job_uuid, r.version, r.state, r.covers_count, r.reason, r.is_recovery
+FROM sys.job_runs r
+WHERE r.run_no = ANY (:runs::bigint[]) AND r.completed_at IS NOT NULL;
+
 -- name: find_runs
 SELECT run_no, job_run_uuid FROM sys.job_runs WHERE job_run_uuid = ANY (:runs::uuid[]);
 
@@ -321,6 +329,43 @@ FROM (
         AND m.scheduled_time > :after AND m.scheduled_time <= :until
 ) found
 ORDER BY job_uuid, scheduled_time DESC, run_no DESC;
+
+-- name: previous_starts
+-- The latest run of a job that had started, before a time, by its nominal time: of the scheduled ones, found by their
+-- keys, and of all others. Of several asked for in one second it is the one that started last.
+SELECT
+    place - 1,
+    (
+        SELECT r.started_at FROM sys.job_runs r
+        WHERE r.job_uuid = (given ->> 0)::uuid AND r.idempotency_key >= 'schedule:' AND r.idempotency_key <= given ->> 2
+            AND r.started_at < (given ->> 3)::bigint AND r.run_no <> (given ->> 4)::bigint
+        ORDER BY r.idempotency_key DESC LIMIT 1
+    ),
+    (
+        SELECT max(r.started_at) FROM sys.job_runs r
+        WHERE r.job_uuid = (given ->> 0)::uuid AND r.origin <> 'SCHEDULE'
+            AND r.started_at < (given ->> 3)::bigint AND r.run_no <> (given ->> 4)::bigint
+            AND r.scheduled_time = (
+                SELECT m.scheduled_time FROM sys.job_runs m
+                WHERE m.job_uuid = (given ->> 0)::uuid AND m.origin <> 'SCHEDULE'
+                    AND m.scheduled_time <= (given ->> 1)::bigint
+                    AND m.started_at < (given ->> 3)::bigint AND m.run_no <> (given ->> 4)::bigint
+                ORDER BY m.scheduled_time DESC LIMIT 1
+            )
+    )
+FROM jsonb_array_elements(:wanted::jsonb) WITH ORDINALITY AS wanted (given, place);
+
+-- name: count_runs
+SELECT
+    count(*) FILTER (WHERE state = 'RUNNING'),
+    count(*) FILTER (WHERE state = 'QUEUED'),
+    count(*) FILTER (WHERE state = 'PENDING'),
+    count(*) FILTER (
+        WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
+            AND (deadline_at IS NULL OR deadline_at >= :now)
+    )
+FROM sys.job_runs
+WHERE completed_at IS NULL;
 
 -- name: lock_waiting_runs
 SELECT run_no, job_uuid, version, scheduled_time FROM sys.job_runs

@@ -168,6 +168,10 @@ WHERE (:jobs IS NULL OR j.job_uuid IN (SELECT value FROM json_each(:jobs)))
 ORDER BY j.job_name
 LIMIT :limit;
 
+-- name: count_jobs
+-- The one statement that reads all jobs: it is asked when somebody looks at metrics.
+SELECT state, count(*) FROM sys.jobs GROUP BY state;
+
 -- name: read_pools
 SELECT pool_name, max_running FROM sys.pools ORDER BY pool_name;
 

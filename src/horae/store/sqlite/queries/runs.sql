@@ -49,6 +49,15 @@ FROM json_each(:runs) j
 CROSS JOIN sys.job_runs r ON r.run_no = j.value
 ORDER BY run_no;
 
+-- name: run_standing
+SELECT job_run_uuid, state, assigned_node_uuid, fence FROM sys.job_runs WHERE run_no = :run;
+
+-- name: ended_runs
+SELECT r.job_uuid, r.version, r.state, r.covers_count, r.reason, r.is_recovery
+FROM json_each(:runs) j
+CROSS JOIN sys.job_runs r ON r.run_no = j.value
+WHERE r.completed_at IS NOT NULL;
+
 -- name: find_runs
 SELECT run_no, job_run_uuid FROM sys.job_runs WHERE job_run_uuid IN (SELECT value FROM json_each(:runs));
 
@@ -287,6 +296,44 @@ SELECT job_uuid, state FROM (
         WHERE m.origin <> 'SCHEDULE' AND m.scheduled_time > :after AND m.scheduled_time <= :until
     )
 ) WHERE place = 1;
+
+-- name: previous_starts
+-- The latest run of a job that had started, before a time, by its nominal time: of the scheduled ones, found by their
+-- keys, and of all others. Of several asked for in one second it is the one that started last.
+SELECT
+    w.key,
+    (
+        SELECT r.started_at FROM sys.job_runs r
+        WHERE r.job_uuid = json_extract(w.value, '$[0]') AND r.idempotency_key >= 'schedule:'
+            AND r.idempotency_key <= json_extract(w.value, '$[2]')
+            AND r.started_at < json_extract(w.value, '$[3]') AND r.run_no <> json_extract(w.value, '$[4]')
+        ORDER BY r.idempotency_key DESC LIMIT 1
+    ),
+    (
+        SELECT max(r.started_at) FROM sys.job_runs r INDEXED BY job_runs_manual
+        WHERE r.job_uuid = json_extract(w.value, '$[0]') AND r.origin <> 'SCHEDULE'
+            AND r.started_at < json_extract(w.value, '$[3]') AND r.run_no <> json_extract(w.value, '$[4]')
+            AND r.scheduled_time = (
+                SELECT m.scheduled_time FROM sys.job_runs m INDEXED BY job_runs_manual
+                WHERE m.job_uuid = json_extract(w.value, '$[0]') AND m.origin <> 'SCHEDULE'
+                    AND m.scheduled_time <= json_extract(w.value, '$[1]')
+                    AND m.started_at < json_extract(w.value, '$[3]') AND m.run_no <> json_extract(w.value, '$[4]')
+                ORDER BY m.scheduled_time DESC LIMIT 1
+            )
+    )
+FROM json_each(:wanted) w;
+
+-- name: count_runs
+SELECT
+    count(*) FILTER (WHERE state = 'RUNNING'),
+    count(*) FILTER (WHERE state = 'QUEUED'),
+    count(*) FILTER (WHERE state = 'PENDING'),
+    count(*) FILTER (
+        WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
+            AND (deadline_at IS NULL OR deadline_at >= :now)
+    )
+FROM sys.job_runs INDEXED BY job_runs_active
+WHERE completed_at IS NULL;
 
 -- name: lock_waiting_runs
 SELECT run_no, job_uuid, version, scheduled_time FROM sys.job_runs INDEXED BY job_runs_active

@@ -1,4 +1,4 @@
-"""The composition root: the one place that names concrete stores. So far it opens and migrates catalogs."""
+"""Stores by their URL: made, opened, migrated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from horae.errors import InvalidStoreUrl, shown
+from horae.control.doctor import Examination, examine
+from horae.errors import InvalidStoreUrl, SchemaTooOld, StoreMissing, shown
 from horae.store.catalog import Catalog
 from horae.store.driver import Driver
 from horae.store.migrating import Migration, catalog_state, migrate, migrations
@@ -53,6 +54,33 @@ def make_driver(url: str, *, clock: Callable[[], datetime] | None = None) -> Dri
 def make_store(url: str, *, clock: Callable[[], datetime] | None = None) -> Catalog:
     """The catalog behind a URL, not opened yet."""
     return Catalog(make_driver(url, clock=clock))
+
+
+async def ready(store: Catalog) -> None:
+    """Opens a catalog, creating it where there is none. One that needs a migration is migrated where it is a file,
+    which is one program's own; a server's is somebody's decision: `horae migrate`."""
+    try:
+        await store.open()
+    except SchemaTooOld:
+        if not isinstance(store.driver, SqliteDriver):
+            raise
+        await store.driver.open()
+        await migrate(store.driver)
+        await store.open()
+
+
+async def examine_store(url: str) -> Examination:
+    """What is wrong with the catalog behind a URL. Nothing is created: where there is none, that is raised."""
+    store = make_store(url)
+    if isinstance(store.driver, SqliteDriver) and not Path(store.driver.path).exists():
+        raise StoreMissing(
+            f"There is no catalog at {shown(url)}", hint="Name another with --store, or create it: horae migrate."
+        )
+    await store.open()
+    try:
+        return await examine(store)
+    finally:
+        await store.close()
 
 
 async def migrate_store(

@@ -1,0 +1,163 @@
+"""Definitions as code: what `app.job` returns, a decorator for one task or a builder for several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+from horae.core.duration import DurationLike
+from horae.core.job import JobSpec, TaskSpec
+from horae.core.policy import Bounded, Queue, Retry
+from horae.core.window import Window
+from horae.engine.registry import Registry
+from horae.errors import InvalidDefinition, shown
+from horae.runners.processes import locate
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class TaskPolicies(TypedDict, total=False):
+    """What a task may set for itself."""
+
+    failure: str
+    retry: Retry | None
+    task_timeout: DurationLike | None
+    isolation: str
+
+
+class Policies(TaskPolicies, total=False):
+    """What a job may set; whatever is left out comes from the app's defaults."""
+
+    mode: str
+    overlap: str | Queue
+    recovery: str | Bounded
+    misfire_grace: DurationLike
+    deadline: DurationLike | None
+    window: Window | None
+    execution_timeout: DurationLike | None
+    pool: str | None
+    max_concurrent: int | None
+    delivery: str
+    max_lost: int | None
+    cancel_grace: DurationLike
+    on_completion: str
+
+
+class JobBuilder:
+    """A job under definition. Called with a function it is a decorator; `.task` adds several, in their order."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        name: str,
+        schedule: Any,
+        settings: Mapping[str, Any],
+        *,
+        payload: Any = None,
+        tags: Iterable[str] = (),
+        description: str = "",
+        state: str = "ENABLED",
+        depends_on: Iterable[str] = (),
+        namespace: str = "default",
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`changed` is called whenever a task has been added."""
+        self._changed = changed
+        self._registry = registry
+        self._single = False
+        # Checked now, so that the error points at the line that defines the job.
+        self._spec = JobSpec(
+            name,
+            schedule,
+            (),
+            settings,
+            payload,
+            tuple(tags) if not isinstance(tags, str) else tags,  # type: ignore[arg-type]  # refused there, by name
+            description,
+            state,  # type: ignore[arg-type]  # as above
+            tuple(depends_on) if not isinstance(depends_on, str) else depends_on,  # type: ignore[arg-type]  # as above
+            namespace,
+        )
+        self._tasks: list[TaskSpec] = []
+
+    @property
+    def name(self) -> str:
+        return self._spec.name
+
+    def __call__(self, function: Function) -> Function:
+        """Makes `function` the job's only task."""
+        if self._tasks:
+            raise InvalidDefinition(
+                f"Job {shown(self.name)} has tasks already",
+                hint="Add another with its .task, or give a new job a name.",
+            )
+        self._add(function, None, {})
+        self._single = True
+        return function
+
+    @overload
+    def task(self, function: Function, /) -> Function: ...
+
+    @overload
+    def task(
+        self, function: None = None, /, *, name: str | None = None, **settings: Unpack[TaskPolicies]
+    ) -> Callable[[Function], Function]: ...
+
+    def task(self, function: Any = None, /, *, name: str | None = None, **settings: Unpack[TaskPolicies]) -> Any:
+        """Adds a task: `@job.task`, or `@job.task(failure="continue", retry=…, name=…)`."""
+        if function is not None:
+            self._add(function, name, settings)
+            return function
+
+        def add(given: Function) -> Function:
+            self._add(given, name, settings)
+            return given
+
+        return add
+
+    def _add(self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]) -> None:
+        if self._single:
+            raise InvalidDefinition(
+                f"Job {shown(self.name)} was given its only task already",
+                hint="Write job = app.job(…), then @job.task on each function.",
+            )
+        task_name = name or getattr(function, "__name__", "task").strip("<>")
+        spec = TaskSpec(task_name, f"{self.name}.{task_name}", settings=settings)
+        if any(task.name == task_name for task in self._tasks):
+            raise InvalidDefinition(
+                f"Job {shown(self.name)} has two tasks called {shown(task_name)}",
+                hint='Give one another name: @job.task(name="…").',
+            )
+        check_isolation(function, task_name, {**self._spec.settings, **spec.settings})
+        self._registry.add(spec.handler, function)
+        self._tasks.append(spec)
+        self._changed()
+
+    def spec(self) -> JobSpec:
+        """The whole definition. Raises InvalidDefinition where it has no task yet."""
+        if not self._tasks:
+            raise InvalidDefinition(
+                f"Job {shown(self.name)} has no task", hint="Decorate a function with it, or with its .task."
+            )
+        spec = self._spec
+        return JobSpec(
+            spec.name,
+            spec.schedule,
+            tuple(self._tasks),
+            spec.settings,
+            spec.payload,
+            spec.tags,
+            spec.description,
+            spec.state,
+            spec.depends_on,
+            spec.namespace,
+        )
+
+
+def check_isolation(function: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> None:
+    """Refuses, where it is defined, a task that could never be found in a process of its own."""
+    if settings.get("isolation") == "process" and locate(function) is None:
+        raise InvalidDefinition(
+            f'Task {shown(name)} has isolation="process", but no import path leads to it',
+            hint="Define it at the top level of a module: a process of its own has to import it.",
+        )

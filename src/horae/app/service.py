@@ -1,0 +1,61 @@
+"""`app.run()`: a process that does nothing else, with signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from horae.errors import Conflict
+from horae.logs import configure
+
+if TYPE_CHECKING:
+    from horae.app.horae import Horae
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def blocked_run(app: Horae) -> None:
+    """Runs `app` until it is told to stop. Raises Conflict where that cannot be."""
+    if os.environ.get("HORAE_CHILD"):
+        raise Conflict(
+            "app.run() was called while a task's process imported its module",
+            hint='Write it under: if __name__ == "__main__":',
+        )
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        configure()
+        asyncio.run(_main(app))
+        return
+    raise Conflict("app.run() was called in a running event loop", hint="Write: async with app: …")
+
+
+async def _main(app: Horae) -> None:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+
+    def stop() -> None:
+        if told.is_set() and app.engine is not None:
+            app.engine.force()
+        told.set()
+
+    # Signals reach a process' main thread alone; elsewhere whoever started it ends it.
+    handled = SIGNALS if threading.current_thread() is threading.main_thread() else ()
+    for each in handled:
+        loop.add_signal_handler(each, stop)
+    try:
+        engine = await app.open()
+        failed = loop.create_task(engine.failed())
+        waiting = loop.create_task(told.wait())
+        await asyncio.wait({failed, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if failed.done():
+            failed.result()
+        failed.cancel()
+    finally:
+        await app.shut()
+        for each in handled:
+            loop.remove_signal_handler(each)

@@ -1,0 +1,119 @@
+"""A job's schedule as a ticker: it can be started, stopped, paused and asked, and it ticks.
+
+All of it is the catalog's: `is_running` and the rest are true for every node, and survive every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from horae.core import ids
+from horae.core.instant import aware
+from horae.core.lifecycle import JobState
+from horae.store.port import JobRecord, Store
+
+if TYPE_CHECKING:
+    from horae.app.horae import Horae
+
+LOOK_EVERY = 30.0
+"""Seconds after which a ticker that hears nothing looks whether its job is still what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One tick: the slot, the run that stands for it, when it was noticed, and when the job ran before."""
+
+    job_name: str
+    run_id: str
+    scheduled_time: datetime
+    now: datetime
+    last_run_time: datetime | None
+
+
+class Ticker:
+    """One job's schedule. Awaits the catalog with every call."""
+
+    def __init__(self, app: Horae, name: str) -> None:
+        self._app = app
+        self.name = name
+
+    async def start(self) -> None:
+        """Lets the schedule begin, from now on."""
+        await self._app.enable(self.name)
+
+    async def stop(self) -> None:
+        """Ends it: nothing is born and nothing recorded until it is started again."""
+        await self._app.disable(self.name)
+
+    async def pause(self, until: datetime | None = None, note: str | None = None) -> None:
+        """Holds it: slots pass and are recorded as skipped."""
+        await self._app.pause(self.name, until, note)
+
+    async def resume(self) -> None:
+        await self._app.resume(self.name)
+
+    async def is_active(self) -> bool:
+        """Whether now lies within the schedule's start and end, and it has not been stopped."""
+        job = await self._app.get_job(self.name)
+        return await self._app.home.call(lambda store: _active(store, job))
+
+    async def is_paused(self) -> bool:
+        return (await self._app.get_job(self.name)).state is JobState.PAUSED
+
+    async def is_enabled(self) -> bool:
+        """Active and not paused."""
+        return await self.is_active() and not await self.is_paused()
+
+    async def is_running(self) -> bool:
+        """Whether a run of the job is under way, on any node: the catalog is asked."""
+        return await self._app.is_running(self.name)
+
+    async def next_run(self) -> datetime | None:
+        return await self._app.next_run(self.name)
+
+    async def occurrences_between(self, start: datetime, end: datetime) -> list[datetime]:
+        """The schedule's slots after `start`, up to and including `end`."""
+        schedule = (await self._app.get_job(self.name)).definition.spec.schedule
+        return [] if schedule is None else list(schedule.between(aware(start, "start"), aware(end, "end")))
+
+    async def __aiter__(self) -> AsyncIterator[Tick]:
+        """Ticks at every slot from now on while the job is enabled; ends when its schedule does, or it is dropped."""
+        after: datetime | None = None
+        while True:
+            job = await self._app.get_job(self.name)
+            now, seen = await self._app.home.call(_moment)
+            after = now if after is None else after
+            schedule = job.definition.spec.schedule
+            slot = None if schedule is None else schedule.next(after)
+            if slot is None:
+                return
+            if slot > now:
+                wait = min((slot - now).total_seconds(), LOOK_EVERY)
+                await self._app.home.call(lambda store, seen=seen, wait=wait: store.changed(seen, wait))  # type: ignore[misc]
+                continue
+            after = slot
+            if job.state is JobState.ENABLED:
+                run_id = ids.run_id(ids.job_uuid(self.name), slot)
+                yield Tick(self.name, run_id, slot, now, await self._last_run(slot))
+
+    async def _last_run(self, before: datetime) -> datetime | None:
+        runs = await self._app.runs(job=self.name, limit=20)
+        started = [each.started_at for each in runs if each.started_at is not None and each.scheduled_time < before]
+        return max(started, default=None)
+
+
+async def _moment(store: Store) -> tuple[datetime, int]:
+    return await store.now(), await store.changed(0, 0.0)
+
+
+async def _active(store: Store, job: JobRecord) -> bool:
+    schedule = job.definition.spec.schedule
+    if job.state is JobState.DISABLED or schedule is None:
+        return False
+    now = await store.now()
+    start, end = getattr(schedule, "start", None), getattr(schedule, "end", None)
+    within = (start is None or start <= now) and (end is None or now <= end)
+    return within and (schedule.next(now) is not None or schedule.matches(now))

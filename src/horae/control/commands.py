@@ -1,0 +1,237 @@
+"""What people may ask to be done: one service behind Python, SQL, HTTP, the command line and the dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from time import time_ns
+from typing import Any
+
+from horae.core import ids
+from horae.core.ids import checked_name
+from horae.core.instant import aware
+from horae.core.job import JobSpec
+from horae.core.lifecycle import JobState, RunState
+from horae.errors import Conflict, HoraeError, InvalidInput, JobNotFound, StoreConflict, StoreError, shown
+from horae.store.port import Admission, Admitted, Defined, JobRecord, Origin, Store
+from horae.store.repeat import repeated
+
+MOST_BACKFILLED = 100_000
+ADMITTED_AT_ONCE = 500
+
+
+class RunRef(str):
+    """A run's id, with its state when it was asked for; `fresh` is false where the key was known already."""
+
+    state: RunState
+    fresh: bool
+
+    @classmethod
+    def of(cls, admitted: Admitted) -> RunRef:
+        ref = cls(admitted.run_id)
+        ref.state = admitted.state
+        ref.fresh = admitted.fresh
+        return ref
+
+    @property
+    def run_id(self) -> str:
+        return str(self)
+
+
+class Commands:
+    """Operations on the catalog, in the name of `by`."""
+
+    def __init__(self, store: Store, *, by: str = "local") -> None:
+        self._store = store
+        self._by = by
+
+    async def define(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        source: str = "code",
+        defaults: Mapping[str, Any] | None = None,
+    ) -> tuple[Defined, ...]:
+        return await repeated(lambda: self._store.define(specs, by=self._by, source=source, defaults=defaults))
+
+    async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef:
+        """A run now, beside the schedule. The same key always answers with the same run."""
+        if key is None:
+            # A key of our own lets a lost answer be asked for again.
+            key = str(ids.uuid7(time_ns() // 1_000_000, os.urandom(10)))
+        request = Admission(name, Origin.TRIGGER, self._by, key=checked_name(key, "key"), payload=payload)
+        return await repeated(lambda: self._admit(request))
+
+    async def pause(self, name: str, until: datetime | None = None, note: str | None = None) -> None:
+        """Slots pass and are recorded as skipped, until it is resumed or `until` has come."""
+        end = None if until is None else aware(until, "until")
+        job = await self._job(name)
+        if job.state is JobState.DISABLED:
+            raise Conflict(f"Job {shown(name)} is disabled: there is nothing to pause", hint="Enable it first.")
+        await self._set_state(name, JobState.PAUSED, until=end, note=note)
+
+    async def resume(self, name: str) -> None:
+        job = await self._job(name)
+        if job.state is JobState.DISABLED:
+            raise Conflict(f"Job {shown(name)} is disabled, not paused", hint="Enable it instead.")
+        if job.state is JobState.PAUSED:
+            await self._set_state(name, JobState.ENABLED)
+
+    async def enable(self, name: str) -> None:
+        if (await self._job(name)).state is not JobState.ENABLED:
+            await self._set_state(name, JobState.ENABLED)
+
+    async def disable(self, name: str) -> None:
+        if (await self._job(name)).state is not JobState.DISABLED:
+            await self._set_state(name, JobState.DISABLED)
+
+    async def _set_state(
+        self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None
+    ) -> None:
+        await repeated(lambda: self._store.set_state(name, state, until=until, note=note, by=self._by))
+
+    async def reschedule(self, name: str, at: datetime) -> datetime:
+        """Moves the next slot to `at`, and nothing else; returns the slot's own time, which stays its identity."""
+        moment = aware(at, "at")
+        return await repeated(lambda: self._store.reschedule(name, moment, by=self._by))
+
+    async def drop(self, name: str, keep_history: bool = False) -> None:  # noqa: FBT001, FBT002 - the public signature
+        await repeated(lambda: self._store.drop([name], keep_history=keep_history, by=self._by))
+
+    async def cancel(self, run_id: str, reason: str = "cancelled") -> RunState:
+        """Ends a run that has not started, asks one that runs to stop; answers its state after that."""
+        states = await repeated(lambda: self._store.cancel([str(run_id)], by=self._by, reason=reason))
+        return states[0]
+
+    async def replay(self, run_id: str, reason: str, task: str | None = None) -> RunRef:
+        """A new run of what an old one did, or of one of its tasks."""
+        if not isinstance(reason, str) or not reason.strip():
+            raise InvalidInput("A replay needs a reason", hint="Say why, for whoever reads the history.")
+        history = await repeated(lambda: self._store.history(str(run_id)))
+        tasks = None if task is None else (task,)
+        return await self._admit(
+            Admission(
+                history.record.job_name, Origin.REPLAY, self._by, replay_of=str(run_id), tasks=tasks, reason=reason
+            )
+        )
+
+    async def backfill(self, name: str, start: datetime, end: datetime) -> tuple[RunRef, ...]:
+        """A run for each past slot from `start` to `end` that has no run that started, the oldest first."""
+        first, last = aware(start, "start"), aware(end, "end")
+        if first > last:
+            raise InvalidInput(
+                f"Nothing lies between {shown(first)} and {shown(last)}", hint="Give the earlier one first."
+            )
+        job = await self._job(name)
+        schedule = job.definition.spec.schedule
+        if schedule is None:
+            raise InvalidInput(f"Job {shown(name)} has no schedule to take slots from", hint="Trigger it instead.")
+        begun = await self._started_slots(name, first)
+        slots: list[datetime] = []
+        for slot in schedule.between(first - timedelta(seconds=1), last):
+            if slot >= first and slot not in begun:
+                slots.append(slot)
+            if len(slots) > MOST_BACKFILLED:
+                raise InvalidInput(
+                    f"More than {MOST_BACKFILLED} slots lie between {shown(first)} and {shown(last)}",
+                    hint="Backfill a shorter span at a time.",
+                )
+        found: list[RunRef] = []
+        for index in range(0, len(slots), ADMITTED_AT_ONCE):
+            batch = [
+                Admission(name, Origin.BACKFILL, self._by, scheduled_time=slot)
+                for slot in slots[index : index + ADMITTED_AT_ONCE]
+            ]
+            admitted = await repeated(lambda batch=batch: self._store.admit(batch))  # type: ignore[misc]  # mypy: bound
+            found += [RunRef.of(each) for each in admitted]
+        return tuple(found)
+
+    async def _started_slots(self, name: str, first: datetime) -> set[datetime]:
+        """The slots from `first` on that a run of the schedule has started for."""
+        begun: set[datetime] = set()
+        before: str | None = None
+        while True:
+            page = await self._store.runs(job=name, before=before, limit=1000)
+            begun |= {
+                run.scheduled_time for run in page if run.started_at is not None and run.origin is Origin.SCHEDULE
+            }
+            # Runs come newest first, and none is born more than a window before its slot.
+            if len(page) < 1000 or page[-1].created_at < first - timedelta(days=2):
+                return begun
+            before = page[-1].run_id
+
+    async def _admit(self, request: Admission) -> RunRef:
+        while True:
+            with suppress(StoreConflict):
+                return RunRef.of((await self._store.admit([request]))[0])
+            await asyncio.sleep(0)
+
+    async def _job(self, name: str) -> JobRecord:
+        found = await repeated(lambda: self._store.jobs([name]))
+        if not found:
+            raise job_not_found(name)
+        return found[0]
+
+
+class Definer:
+    """Definitions that many ask for at once, written together: thousands of jobs from as many web requests."""
+
+    def __init__(self, commands: Commands, defaults: Mapping[str, Any] | None) -> None:
+        self._commands = commands
+        self._defaults = defaults
+        self._waiting: list[tuple[JobSpec, asyncio.Future[Defined]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def define(self, spec: JobSpec) -> Defined:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Defined] = loop.create_future()
+        self._waiting.append((spec, answer))
+        if self._writing is None or self._writing.done():
+            self._writing = loop.create_task(self._write())
+        return await answer
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch, rest = {}, []
+            for spec, answer in self._waiting[:ADMITTED_AT_ONCE]:
+                # The same name twice is two changes, one after the other.
+                if spec.name in batch:
+                    rest.append((spec, answer))
+                else:
+                    batch[spec.name] = (spec, answer)
+            self._waiting = [*rest, *self._waiting[ADMITTED_AT_ONCE:]]
+            await self._define(list(batch.values()))
+
+    async def _define(self, batch: list[tuple[JobSpec, asyncio.Future[Defined]]]) -> None:
+        try:
+            defined = await self._commands.define([spec for spec, _ in batch], source="code", defaults=self._defaults)
+        except StoreError as error:
+            _fail(batch, error)
+            return
+        except HoraeError as error:
+            if len(batch) > 1:
+                # One of them is at fault: each is told its own fate.
+                for one in batch:
+                    await self._define([one])
+            else:
+                _fail(batch, error)
+            return
+        except BaseException as error:
+            _fail(batch, Conflict(f"The definition was not written: {type(error).__name__}: {error}"))
+            raise
+        for (_, answer), each in zip(batch, defined, strict=True):
+            if not answer.done():
+                answer.set_result(each)
+
+
+def _fail(batch: Sequence[tuple[JobSpec, asyncio.Future[Defined]]], error: Exception) -> None:
+    for _, answer in batch:
+        if not answer.done():
+            answer.set_exception(error)
+
+
+def job_not_found(name: str) -> JobNotFound:
+    return JobNotFound(f"There is no job {shown(name)}", hint="Names are exact; list them with app.jobs().")

@@ -1,0 +1,235 @@
+"""Outcomes -> one group commit: whatever has ended by the time the last commit is through is settled together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from horae.core.lifecycle import RUNS, AttemptState, RunState
+from horae.engine.hooks import Caller
+from horae.engine.live import Ledger, LiveAttempt, LiveRun
+from horae.engine.outage import Outage
+from horae.engine.runner import Runner
+from horae.engine.told import number_of, told
+from horae.engine.wakeup import Alarm, StoreClock
+from horae.errors import StoreConflict, StoreError
+from horae.events import LoopFailed, RunEnded, RunFenced, RunParked, RunReleased, Stream
+from horae.store.port import AttemptEnd, OutputChunk, Settled, Settlement, Store, Verdict
+
+AT_ONCE = 500
+
+
+class Completer:
+    """Settles what the runner reports, and does what the catalog answers: start, stop, forget."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: Store,
+        ledger: Ledger,
+        runner: Runner,
+        stream: Stream,
+        outage: Outage,
+        caller: Caller,
+        clock: StoreClock,
+        slot_freed: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._ledger = ledger
+        self._runner = runner
+        self._stream = stream
+        self._outage = outage
+        self._caller = caller
+        self._clock = clock
+        self._slot_freed = slot_freed
+        self.node: UUID
+        self._line: list[LiveRun] = []
+        self._chunks: list[OutputChunk] = []
+        self._alarm = Alarm(loop)
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # ---- what the runner says ----------------------------------------------------------------------------------------
+
+    def ended(self, run: LiveRun) -> None:
+        if not run.waiting_for_turn:
+            run.waiting_for_turn = True
+            self._line.append(run)
+            self._idle.clear()
+            self._alarm.ring()
+        if not run.attempts:
+            self._slot_freed()
+
+    def work_over(self) -> None:
+        self._slot_freed()
+
+    def keep_output(self, chunk: OutputChunk) -> None:
+        self._chunks.append(chunk)
+        self._idle.clear()
+        self._alarm.ring()
+
+    async def commit(self, run: LiveRun, attempt: LiveAttempt, end: AttemptEnd) -> None:
+        """Settles one attempt inside the transaction its task wrote through."""
+        joining = attempt.joining
+        assert joining is not None
+        run.settling = True
+        try:
+            answer = await joining.settle(Settlement(run.run_id, run.claim.run_no, run.claim.fence, (end,), run.stop))
+        except StoreError:
+            # Nobody knows whether that was committed. Handing the run back waits for the row and finds out: what has
+            # ended stays so, and what was undone is done again.
+            run.settling = False
+            self._runner.record(attempt, end)
+            self._runner.release_run(run)
+            return
+        except Exception as error:  # noqa: BLE001 - a constraint checked at commit: the task's failure, not ours
+            run.settling = False
+            failed = AttemptEnd(end.position, end.number, AttemptState.FAILED, told(error), number_of(error))
+            self._runner.record(attempt, failed)
+            run.ends.append(failed)
+            self.ended(run)
+            return
+        self._runner.record(attempt, end)
+        self._heed(run, answer)
+        if run.ends:
+            self.ended(run)
+        self._slot_freed()
+
+    # ---- the loop ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        while True:
+            await self._alarm.wait()
+            while self._line or self._chunks:
+                await self._turn()
+            self._idle.set()
+
+    async def settled(self) -> None:
+        """Waits until everything reported so far is in the catalog."""
+        await self._idle.wait()
+
+    async def _turn(self) -> None:
+        batch, self._line = self._line[:AT_ONCE], self._line[AT_ONCE:]
+        chunks, self._chunks = self._chunks, []
+        if chunks:
+            await self._write(chunks)
+        runs, settlements = [], []
+        for run in batch:
+            run.waiting_for_turn = False
+            settlement = self._settlement(run)
+            if settlement is not None:
+                runs.append(run)
+                settlements.append(settlement)
+        if settlements:
+            for run, answer in zip(runs, await self._settle(settlements), strict=True):
+                self._heed(run, answer)
+            # Ends that waited for this may have been all that kept the dispatcher from taking on more.
+            self._slot_freed()
+
+    def _settlement(self, run: LiveRun) -> Settlement | None:
+        if self._ledger.runs.get(run.run_id) is not run or run.settling:
+            return None
+        if run.released and run.attempts:
+            return None
+        ends, run.ends = tuple(run.ends), []
+        run.settling = True
+        claim = run.claim
+        return Settlement(claim.run_id, claim.run_no, claim.fence, ends, run.stop, run.released)
+
+    async def _write(self, chunks: Sequence[OutputChunk]) -> None:
+        """Output is written once, however long that takes; what the store does not want is not worth a run."""
+        while True:
+            try:
+                await self._store.write_output(chunks)
+            except StoreError as error:
+                await self._outage.ride_out(error)
+                continue
+            except Exception as error:  # noqa: BLE001 - as the docstring says
+                self._stream.emit(LoopFailed("output", f"{type(error).__name__}: {error}"))
+            return
+
+    async def _settle(self, settlements: list[Settlement]) -> Sequence[Settled]:
+        """Settles however long the store is away. A batch that cannot be written is written run by run."""
+        while True:
+            try:
+                answers = await self._store.settle(self.node, settlements)
+            except StoreConflict:
+                await asyncio.sleep(0)
+            except StoreError as error:
+                await self._outage.ride_out(error)
+            except Exception as error:  # noqa: BLE001 - one run that cannot be written must not hold up the others
+                self._stream.emit(LoopFailed("completer", f"{type(error).__name__}: {error}"))
+                if len(settlements) > 1:
+                    return [(await self._settle([each]))[0] for each in settlements]
+                bare = settlements[0]._replace(ends=tuple(_bare(end) for end in settlements[0].ends))
+                if bare == settlements[0]:
+                    # It stays in the catalog as it is; the reaper ends it.
+                    return [Settled(bare.run_id, Verdict.FENCED)]
+                settlements = [bare]
+            else:
+                self._outage.over()
+                return answers
+
+    # ---- what the catalog says ---------------------------------------------------------------------------------------
+
+    def _heed(self, run: LiveRun, answer: Settled) -> None:
+        run.settling = False
+        if answer.verdict is Verdict.FENCED:
+            self.lost(run)
+        elif answer.state is RunState.RUNNING:
+            self._go_on(run, answer)
+        elif answer.state is not None and answer.state not in RUNS.terminal:
+            self._forget(run)
+            if answer.park_until is not None:
+                self._stream.emit(RunParked(run.run_id, run.job_name, answer.park_until))
+            else:
+                self._stream.emit(RunReleased(run.run_id, run.job_name, "released"))
+        else:
+            self._forget(run)
+            seconds = self._loop.time() - run.claimed
+            state = str(answer.state or "ENDED")
+            if self._stream.wanted(RunEnded):
+                self._stream.emit(RunEnded(run.run_id, run.job_name, state, run.stop, seconds))
+            self._caller.ended(run)
+
+    def _go_on(self, run: LiveRun, answer: Settled) -> None:
+        for position in answer.cancels:
+            attempt = run.attempts.get(position)
+            if attempt is not None:
+                self._runner.ask(attempt, "cancelled")
+        if run.released and answer.starts:
+            # Attempts the catalog has begun, of a run that is to be handed back: they end with it, untried.
+            self.ended(run)
+            return
+        for start in answer.starts:
+            self._runner.start(run, start)
+        self.come_back(run, answer.wake_at)
+        if run.ends or (run.stop is not None and not run.attempts):
+            self.ended(run)
+
+    def come_back(self, run: LiveRun, at: datetime | None) -> None:
+        """Asks the catalog again at that time: one of the run's tasks waits for a retry while another is under way."""
+        run.forget()
+        if at is not None:
+            run.nudge = self._loop.call_at(self._clock.at(at), self.ended, run)
+
+    def lost(self, run: LiveRun) -> None:
+        """Somebody else has the run: what is under way here is stopped, and nothing more is said about it."""
+        if self._forget(run):
+            self._stream.emit(RunFenced(run.run_id, run.job_name, run.claim.fence))
+            for attempt in list(run.attempts.values()):
+                self._runner.ask(attempt, "cancelled")
+
+    def _forget(self, run: LiveRun) -> bool:
+        run.forget()
+        if self._ledger.runs.get(run.run_id) is not run:
+            return False
+        del self._ledger.runs[run.run_id]
+        return True
+
+
+def _bare(end: AttemptEnd) -> AttemptEnd:
+    return end._replace(error=None if end.error is None else "an error that could not be written", result=None)

@@ -1,0 +1,307 @@
+"""Schedule -> runs -> attempts: plans what is due, claims what this node can start, starts it.
+
+One loop does both, woken by one alarm: the earliest of the planner's `wake_at`, the next run's `not_before`, a change
+somebody committed, and a slot that has become free. Where slots are free, due jobs are planned as many at a time as can
+start at once, because a run that is born RUNNING costs one write less; but planning never waits long for slots, or
+deadlines and lines would go unjudged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from horae.engine.completer import Completer
+from horae.engine.hooks import Caller, first_time
+from horae.engine.live import Ledger, LiveRun
+from horae.engine.outage import Outage
+from horae.engine.registry import Registry
+from horae.engine.runner import Runner
+from horae.engine.tuning import Tuning
+from horae.engine.wakeup import Alarm, StoreClock
+from horae.errors import StoreConflict, StoreError
+from horae.events import Claimed, LoopFailed, Planned, RunPassed, RunStarted, Stream
+from horae.store.port import Capacity, Claim, Store
+from horae.store.repeat import repeated
+
+PATIENCE = 1.0
+"""How long due jobs may wait for a free slot before they are planned without one."""
+LATENESS = 5.0
+"""Seconds behind its slots from which on a node plans ahead of its slots."""
+GATHER = 0.004
+"""How long single free slots are gathered before the next claim, while runs are waiting."""
+
+
+ELSEWHERE = 0.02
+"""How soon to look again when jobs are due but none could be had."""
+
+
+class Dispatcher:
+    """The loop that gives this node work."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: Store,
+        registry: Registry,
+        ledger: Ledger,
+        runner: Runner,
+        stream: Stream,
+        tuning: Tuning,
+        outage: Outage,
+        clock: StoreClock,
+        caller: Caller,
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._registry = registry
+        self._ledger = ledger
+        self._runner = runner
+        self._stream = stream
+        self._tuning = tuning
+        self._outage = outage
+        self._clock = clock
+        self._caller = caller
+        self.completer: Completer
+        self.node: UUID
+        self.alarm = Alarm(loop)
+        self.claiming = asyncio.Lock()
+        """Held while runs are claimed. A heartbeat takes it too: it must know all that was claimed."""
+        self.draining = False
+        self._look = True
+        self._plan_at = 0.0
+        self._dispatch_at: float | None = None
+        self._more = False
+        self._backlog = True
+        self._late = False
+        self._preparing: set[asyncio.Task[None]] = set()
+
+    # ---- reasons to wake ---------------------------------------------------------------------------------------------
+
+    def stir(self) -> None:
+        """The catalog may have changed."""
+        self._look = True
+        self.alarm.ring()
+
+    def slot_freed(self) -> None:
+        if self._backlog or self._more:
+            if self._ledger.free * 4 >= self._ledger.slots:
+                self.alarm.ring()
+            else:
+                self.alarm.ring_within(GATHER)
+
+    # ---- the loop ----------------------------------------------------------------------------------------------------
+
+    async def run(self, recover: Recovery) -> None:
+        while True:
+            try:
+                if self._outage.suspicious:
+                    await recover.pulse()
+                again = await self._turn()
+            except StoreConflict:
+                self._look = True
+                await asyncio.sleep(0)
+            except StoreError as error:
+                self._look = True
+                await self._outage.ride_out(error)
+            except Exception as error:  # noqa: BLE001 - a loop that dies silently would be worse than any error
+                self._stream.emit(LoopFailed("dispatcher", f"{type(error).__name__}: {error}"))
+                self._look = True
+                await asyncio.sleep(1.0)
+            else:
+                if again:
+                    await asyncio.sleep(0)
+                else:
+                    await self.alarm.wait(self._until())
+
+    def _until(self) -> float | None:
+        """When to look again if nothing happens before."""
+        if self.draining:
+            return None
+        moments = [self._plan_at]
+        if self._dispatch_at is not None and self._ledger.free > 0:
+            moments.append(self._dispatch_at)
+        earliest = min(moments)
+        return None if earliest == float("inf") else earliest
+
+    async def _turn(self) -> bool:
+        """One look at the catalog; says whether to look again at once."""
+        if self.draining:
+            return False
+        claims: list[Claim] = []
+        async with self.claiming:
+            now = self._loop.time()
+            look, self._look = self._look, False
+            try:
+                if look or now >= self._plan_at or self._may_plan_more:
+                    claims += await self._plan(now)
+                free = self._ledger.free
+                asked = look or self._backlog or (self._dispatch_at is not None and now >= self._dispatch_at)
+                if free > 0 and asked and not self.draining:
+                    claims += await self._dispatch(free)
+            finally:
+                # What was claimed before an error came is ours all the same.
+                runs = [self._adopt(claim) for claim in claims]
+        self._outage.over()
+        self._start(runs)
+        return self._look or self._may_plan_more
+
+    @property
+    def _may_plan_more(self) -> bool:
+        return self._more and (self._ledger.free > 0 or self._late)
+
+    async def _plan(self, now: float) -> Sequence[Claim]:
+        free = self._ledger.free
+        batch = self._tuning.plan_batch
+        # Few slots, little delay: as many jobs as can start at once. Otherwise all, for somebody else to start.
+        limit = min(batch, free) if free > 0 and not self._late else batch
+        capacity = Capacity(str(self.node), free, self._registry.names) if free > 0 else None
+        planned = await self._store.plan(limit, capacity)
+        seconds = self._loop.time() - now
+        self._clock.note(planned.now)
+        self._more = planned.more
+        claims = planned.claims
+        self._late = bool(claims) and planned.now.timestamp() - claims[0].chosen_ms / 1000 > LATENESS
+        if planned.born > len(claims):
+            self._backlog = True
+        if planned.more:
+            self._plan_at = self._loop.time() + (PATIENCE if self._ledger.free <= len(claims) else 0.0)
+        else:
+            self._plan_at = float("inf") if planned.wake_at is None else self._clock.at(planned.wake_at)
+            if not planned.jobs:
+                # What is due may be in another node's hands at this very moment.
+                self._plan_at = max(self._plan_at, now + ELSEWHERE)
+        if planned.jobs and self._stream.wanted(Planned):
+            self._stream.emit(Planned(planned.jobs, planned.born, seconds))
+        if claims and self._stream.wanted(Claimed):
+            self._stream.emit(Claimed(len(claims), seconds))
+        for passed in planned.passed:
+            self._stream.emit(
+                RunPassed(passed.job_name, str(passed.state), passed.count, passed.reason, passed.is_recovery)
+            )
+        return claims
+
+    async def _dispatch(self, free: int) -> Sequence[Claim]:
+        now = self._loop.time()
+        dispatched = await self._store.dispatch(Capacity(str(self.node), free, self._registry.names))
+        self._clock.note(dispatched.now)
+        claims = dispatched.claims
+        self._backlog = len(claims) == free
+        self._dispatch_at = None if dispatched.next_at is None else self._clock.at(dispatched.next_at)
+        if claims and self._stream.wanted(Claimed):
+            self._stream.emit(Claimed(len(claims), self._loop.time() - now))
+        return claims
+
+    # ---- starting ----------------------------------------------------------------------------------------------------
+
+    def _adopt(self, claim: Claim) -> LiveRun:
+        now = self._loop.time()
+        timeout = claim.definition.settings.execution_timeout
+        expires = None if timeout is None else now + timeout.total_seconds() - claim.spent_ms / 1000
+        run = LiveRun(claim, now, expires)
+        self._ledger.runs[claim.run_id] = run
+        return run
+
+    def _start(self, runs: Iterable[LiveRun]) -> None:
+        prepared = []
+        for run in runs:
+            if self._needs_preparation(run):
+                prepared.append(run)
+                # It takes its slot now; its first attempt is counted in its place later.
+                self._ledger.working += 1
+                self._runner.watch_run(run)
+            else:
+                self._begin(run)
+        if prepared:
+            task = self._loop.create_task(self._prepare(prepared))
+            self._preparing.add(task)
+            task.add_done_callback(self._preparing.discard)
+
+    def _needs_preparation(self, run: LiveRun) -> bool:
+        tasks = run.claim.definition.spec.tasks
+        for start in run.claim.starts:
+            task = tasks[start.position]
+            handler = self._registry.get(task.handler or task.name)
+            if handler is not None and handler.takes_run:
+                return True
+        return bool(first_time(run.claim) and self._caller.hooks.starting(run.job_name))
+
+    async def _prepare(self, runs: Sequence[LiveRun]) -> None:
+        """Reads what tasks are told of earlier runs, and calls on_start, before the first attempt begins."""
+        try:
+            last = await repeated(lambda: self._store.previous_starts([run.claim for run in runs]))
+        except StoreError as error:
+            self._stream.emit(LoopFailed("dispatcher", f"{type(error).__name__}: {error}"))
+            last = None
+        for run in runs:
+            if last is None:
+                self._ledger.working -= 1
+                self._runner.release_run(run)
+                continue
+            before = last.get(run.run_id)
+            run.last_run_ms = None if before is None else round(before.timestamp() * 1000)
+            if self._resumes(run) or (first_time(run.claim) and self._caller.hooks.starting(run.job_name)):
+                task = self._loop.create_task(self._prepare_one(run))
+                self._preparing.add(task)
+                task.add_done_callback(self._preparing.discard)
+            else:
+                self._ledger.working -= 1
+                self._begin(run)
+
+    def _resumes(self, run: LiveRun) -> bool:
+        """Whether tasks of this run may have finished elsewhere, and later ones may ask for their results."""
+        return run.claim.fence > 1 and len(run.claim.definition.spec.tasks) > 1
+
+    async def _prepare_one(self, run: LiveRun) -> None:
+        try:
+            if self._resumes(run):
+                run.results.update((await repeated(lambda: self._store.history(run.run_id))).results)
+            if first_time(run.claim):
+                await self._caller.started(run)
+        except StoreError as error:
+            self._stream.emit(LoopFailed("dispatcher", f"{type(error).__name__}: {error}"))
+            run.released = True
+        self._ledger.working -= 1
+        self._begin(run)
+
+    def _begin(self, run: LiveRun) -> None:
+        claim = run.claim
+        if self._ledger.runs.get(run.run_id) is not run:
+            return
+        if self._stream.wanted(RunStarted):
+            recovery = claim.definition.settings.recovery
+            strategy = recovery if isinstance(recovery, str) else "bounded"
+            self._stream.emit(
+                RunStarted(
+                    claim.run_id,
+                    claim.definition.spec.name,
+                    claim.origin,
+                    claim.scheduled_ms,
+                    claim.chosen_ms,
+                    claim.started_ms,
+                    claim.fence,
+                    claim.is_recovery,
+                    strategy,
+                )
+            )
+        if run.released or run.stop is not None or not claim.starts:
+            # Asked to stop, or handed back, before anything began; or nothing of it is due yet, and the store parks it.
+            self.completer.ended(run)
+            return
+        self._runner.watch_run(run)
+        for start in claim.starts:
+            self._runner.start(run, start)
+        self.completer.come_back(run, claim.wake_at)
+
+    def close(self) -> None:
+        self.alarm.close()
+        for task in self._preparing:
+            task.cancel()
+
+
+class Recovery:
+    """What is done first after a lost connection; the keeper's heartbeat."""
+
+    async def pulse(self) -> None:
+        raise NotImplementedError

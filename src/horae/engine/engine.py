@@ -1,0 +1,268 @@
+"""One node: its loops put together, started, drained and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+from uuid import uuid4
+
+from horae.engine.completer import Completer
+from horae.engine.dispatcher import Dispatcher
+from horae.engine.hooks import Caller, Hooks
+from horae.engine.keeper import Keeper
+from horae.engine.live import Ledger
+from horae.engine.outage import Outage
+from horae.engine.parts import ThreadPool
+from horae.engine.registry import Registry
+from horae.engine.runner import Runner
+from horae.engine.tuning import Tuning
+from horae.engine.wakeup import Alarm, StoreClock
+from horae.errors import StoreError
+from horae.events import EngineStarted, EngineStopped, LoopFailed, Stream
+from horae.runners.output import Capture
+from horae.runners.processes import Processes
+from horae.runners.threads import Threads
+from horae.store.port import Store
+from horae.store.repeat import repeated
+from horae.version import __version__
+
+FORCE_AFTER = 5.0
+"""Seconds between asking tasks to stop and going without them."""
+MOST_TOLD = 1000
+"""Handlers a node tells the catalog about, for people to see who can run what."""
+
+
+class Host:
+    """Where an engine's tasks run, and what keeps house beside them. A simulation has another."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tuning: Tuning) -> None:
+        self.threads: ThreadPool = Threads(loop)
+        self.processes = Processes(loop, memory_limit=tuning.process_memory, tee=tuning.tee)
+
+    def background(self) -> AbstractContextManager[None]:
+        """Around the start of loops that only look after things: nothing that is due waits for them."""
+        return nullcontext()
+
+
+class Engine:
+    """Runs what is due on this node. The store is open; definitions are in it."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        hooks: Hooks,
+        stream: Stream,
+        tuning: Tuning,
+        *,
+        name: str | None = None,
+        slots: int = 50,
+        grace_period: float = 30.0,
+        shutdown: str = "drain",
+        host: Host | None = None,
+    ) -> None:
+        loop = self._loop = asyncio.get_running_loop()
+        self._store = store
+        self._registry = registry
+        self._stream = stream
+        self._name = name
+        self._grace = grace_period
+        self._shutdown = shutdown
+        self.node = uuid4()
+        self.ledger = Ledger(slots)
+        self._progress = Alarm(loop)
+        self._forced = False
+        self._left = False
+        self._loops: list[asyncio.Task[None]] = []
+        self._capture = Capture(tee=tuning.tee)
+        self._host = host or Host(loop, tuning)
+        self._threads = self._host.threads
+        self._processes = self._host.processes
+        self._outage = Outage(loop, stream)
+        self._clock = StoreClock(loop)
+        self._caller = Caller(loop, store, hooks, stream, self._threads.submit)
+        self.runner = Runner(loop, store, registry, self.ledger, stream, tuning, self._threads, self._processes)
+        self.dispatcher = Dispatcher(
+            loop, store, registry, self.ledger, self.runner, stream, tuning, self._outage, self._clock, self._caller
+        )
+        self.completer = Completer(
+            loop,
+            store,
+            self.ledger,
+            self.runner,
+            stream,
+            self._outage,
+            self._caller,
+            self._clock,
+            self._slot_freed,
+        )
+        self.keeper = Keeper(
+            loop,
+            store,
+            self.ledger,
+            self.runner,
+            self.completer,
+            self.dispatcher,
+            stream,
+            tuning,
+            self._outage,
+            self._clock,
+            self._rejoin,
+        )
+        self.runner.owner = self.completer
+        self.runner.opener = lambda run: store.transact(self.node, run.run_id, run.claim.run_no, run.claim.fence)
+        self.dispatcher.completer = self.completer
+
+    def _slot_freed(self) -> None:
+        self.dispatcher.slot_freed()
+        if self.dispatcher.draining:
+            self._progress.ring()
+
+    # ---- starting ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Joins and begins to work. Raises NodeNameTaken, or what the store raises; nothing is left behind then."""
+        await self._join()
+        try:
+            totals = await repeated(self._store.totals)
+        except BaseException:
+            with suppress(StoreError):
+                await self._store.leave(self.node)
+            raise
+        self._capture.install()
+        with self._host.background():
+            self._begin("changes", self._listen())
+            self._begin("heartbeat", self.keeper.run())
+            self._begin("keeper", self.keeper.watch())
+            self._begin("sweep", self.keeper.sweep())
+            self._begin("retention", self.keeper.retain())
+        self._begin("completer", self.completer.run())
+        self._begin("dispatcher", self.dispatcher.run(self.keeper))
+        self._stream.emit(EngineStarted(str(self.node), self._name, totals.jobs_enabled, self.ledger.slots))
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._loops.append(self._loop.create_task(self._guarded(name, work), name=f"horae {name}"))
+
+    async def _join(self) -> None:
+        for part in (self.dispatcher, self.completer, self.keeper):
+            part.node = self.node
+        details = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "slots": self.ledger.slots,
+            "version": __version__,
+            "handlers": sorted(self._registry.names)[:MOST_TOLD],
+        }
+        await repeated(lambda: self._store.join(self.node, name=self._name, details=details))
+
+    async def _rejoin(self) -> None:
+        gone, self.node = self.node, uuid4()
+        with suppress(StoreError):
+            await self._store.leave(gone)
+        await self._join()
+
+    async def _listen(self) -> None:
+        seen = 0
+        while True:
+            try:
+                seen = await self._store.changed(seen)
+            except StoreError as error:
+                await self._outage.ride_out(error)
+                continue
+            self.dispatcher.stir()
+            self.keeper.stir()
+
+    async def failed(self) -> None:
+        """Returns never, unless one of the loops ends by an error; then it is raised."""
+        await asyncio.gather(*self._loops)
+
+    async def _guarded(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self._stream.emit(LoopFailed(name, f"{type(error).__name__}: {error}"))
+            raise
+
+    # ---- stopping ----------------------------------------------------------------------------------------------------
+
+    def force(self) -> None:
+        """No more patience: what is still at work is cut now."""
+        self._forced = True
+        self._progress.ring()
+
+    async def stop(self) -> int:
+        """Stops taking work, lets what runs finish within the grace period, cancels, then goes on without the rest.
+
+        Returns how many runs were handed back. What ended is in the catalog when this returns, unless the store cannot
+        be reached; then others take over.
+        """
+        self.dispatcher.draining = True
+        async with self.dispatcher.claiming:
+            # What is being claimed at this moment is claimed first, and then finished or handed back like the rest.
+            pass
+        ends = self._loop.time() + self._grace
+        cut = 0
+        if self._shutdown == "cancel":
+            cut = self._cut()
+        await self._at_rest(ends)
+        if self.ledger.working:
+            cut += self._cut()
+            await self._at_rest(max(ends, self._loop.time()) + FORCE_AFTER if self._shutdown == "drain" else ends)
+        for run in list(self.ledger.runs.values()):
+            for attempt in list(run.attempts.values()):
+                self.runner.give_up(attempt)
+        await self._bounded(self.completer.settled(), FORCE_AFTER)
+        await self._bounded(self._caller.finish(), self._grace)
+        await self._close_loops()
+        with suppress(StoreError):
+            await asyncio.wait_for(self._store.leave(self.node), FORCE_AFTER)
+        await self._close()
+        self._stream.emit(EngineStopped(str(self.node), cut))
+        return cut
+
+    def _cut(self) -> int:
+        """Asks everything to stop; it goes back to be run elsewhere."""
+        cut = [run for run in self.ledger.runs.values() if run.attempts and not run.released]
+        for run in cut:
+            self.runner.release_run(run)
+        return len(cut)
+
+    async def _at_rest(self, until: float) -> None:
+        while self.ledger.working and not self._forced and self._loop.time() < until:
+            await self._progress.wait(until)
+
+    async def _bounded(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
+        if self._forced:
+            seconds = min(seconds, 1.0)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(work, seconds)
+
+    async def _close_loops(self) -> None:
+        loops, self._loops = self._loops, []
+        for task in loops:
+            task.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _close(self) -> None:
+        self.dispatcher.close()
+        self.runner.close()
+        self._caller.drop()
+        self._threads.close()
+        await self._processes.close()
+        self._capture.uninstall()
+
+    async def crash(self) -> None:
+        """Drops everything as a killed process would: nothing is settled, nobody is told. For simulations."""
+        for run in self.ledger.runs.values():
+            run.forget()
+            for attempt in run.attempts.values():
+                if isinstance(attempt.handle, asyncio.Task):
+                    attempt.over = True
+                    attempt.handle.cancel()
+        self.ledger.runs.clear()
+        await self._close_loops()
+        await self._close()

@@ -1,0 +1,199 @@
+"""The keeper: this node's heartbeat, and what every node does for all of them, safe on many at once.
+
+Heartbeat and cancellations; orphans of dead nodes; runs that take too long; what no hand-over reached; old history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from datetime import timedelta
+from uuid import UUID
+
+from horae.core.liveness import Sight, Watch, observe
+from horae.engine.completer import Completer
+from horae.engine.dispatcher import Dispatcher, Recovery
+from horae.engine.live import Ledger
+from horae.engine.outage import Outage
+from horae.engine.runner import Runner
+from horae.engine.tuning import Tuning
+from horae.engine.wakeup import Alarm, StoreClock
+from horae.errors import StoreConflict, StoreError
+from horae.events import (
+    HeartbeatLate,
+    HistoryDeleted,
+    LoopFailed,
+    NodeBuried,
+    NodeExpelled,
+    RunsReaped,
+    RunsSwept,
+    Stream,
+)
+from horae.store.port import Store
+
+JUMP = 0.5
+"""A store's clock that moved this much against ours has been set: the alarm is set anew."""
+SECONDS_A_DAY = 86_400
+DELETED_AT_ONCE = 5000
+
+
+class Keeper(Recovery):
+    """One engine's keeper. `rejoin` gives it a new incarnation when others have declared the old one dead."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: Store,
+        ledger: Ledger,
+        runner: Runner,
+        completer: Completer,
+        dispatcher: Dispatcher,
+        stream: Stream,
+        tuning: Tuning,
+        outage: Outage,
+        clock: StoreClock,
+        rejoin: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._ledger = ledger
+        self._runner = runner
+        self._completer = completer
+        self._dispatcher = dispatcher
+        self._stream = stream
+        self._tuning = tuning
+        self._outage = outage
+        self._clock = clock
+        self._rejoin = rejoin
+        self.node: UUID
+        self.alarm = Alarm(loop)
+        self._beaten = loop.time()
+        self._watched: dict[str, Watch] = {}
+        self._suspects = False
+        # Made with the engine: what is asked to stop is given time as tasks are, which a simulation passes through; its
+        # keeper's own timers it does not.
+        self._as_engine = copy_context()
+
+    # ---- heartbeat ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Beats for as long as it is not cancelled; sooner when the catalog has changed, for somebody may cancel."""
+        while True:
+            await self.alarm.wait(self._beaten + self._tuning.heartbeat)
+            early = self._beaten + self._tuning.spacing - self._loop.time()
+            if early > 0:
+                await asyncio.sleep(early)
+            await self._kept("heartbeat", self.pulse)
+
+    def stir(self) -> None:
+        if self._ledger.runs:
+            self.alarm.ring()
+
+    async def pulse(self) -> None:
+        """One heartbeat, with everything claimed known; then what it says is done."""
+        late = self._loop.time() - self._beaten
+        if self._tuning.late_after is not None and late > self._tuning.late_after:
+            # Others may have taken this node's runs by now: stop before anything else.
+            self._stream.emit(HeartbeatLate(late))
+            for run in list(self._ledger.runs.values()):
+                self._as_engine.run(self._runner.release_run, run)
+            self._beaten = self._loop.time()
+        async with self._dispatcher.claiming:
+            self._outage.suspicious = False
+            try:
+                pulse = await self._store.heartbeat(self.node, self._ledger.known)
+            except BaseException:
+                self._outage.suspicious = True
+                raise
+            self._beaten = self._loop.time()
+            self._outage.over()
+            if pulse.expelled:
+                await self._expelled()
+                return
+            for run_id in pulse.lost:
+                gone = self._ledger.runs.get(run_id)
+                if gone is not None and not gone.settling:
+                    self._as_engine.run(self._completer.lost, gone)
+        for run_id, reason in pulse.cancels.items():
+            asked = self._ledger.runs.get(run_id)
+            if asked is not None and asked.stop is None:
+                self._as_engine.run(self._runner.stop_run, asked, reason)
+        if abs(self._clock.note(pulse.now)) > JUMP or pulse.released:
+            self._dispatcher.stir()
+
+    async def _expelled(self) -> None:
+        """Nothing this incarnation writes counts any more: everything stops, and another one begins."""
+        self._stream.emit(NodeExpelled(str(self.node)))
+        for run in list(self._ledger.runs.values()):
+            self._as_engine.run(self._completer.lost, run)
+        await self._rejoin()
+        self._dispatcher.stir()
+
+    # ---- for everybody -----------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Looks after the other nodes, and after runs that take too long."""
+        while True:
+            await self._kept("keeper", self._look_after)
+            # A lock that was just seen free is looked at again as soon as that would prove something.
+            grace = self._store.lock_grace + 0.1
+            await asyncio.sleep(min(grace, self._tuning.reap_every) if self._suspects else self._tuning.reap_every)
+
+    async def _look_after(self) -> None:
+        nodes = await self._store.nodes()
+        sights = [
+            Sight(each.node, each.counter, each.lock_free)
+            for each in nodes
+            if each.state == "ALIVE" and each.node != str(self.node)
+        ]
+        released = self._store.lock_grace
+        self._watched, dead = observe(self._watched, sights, self._loop.time(), released=released)
+        for node, counter in dead:
+            taken = await self._store.take_over(self.node, UUID(node), counter)
+            self._stream.emit(NodeBuried(node, taken))
+        buried = {node for node, _ in dead}
+        self._suspects = any(sight.lock_free and sight.node not in buried for sight in sights)
+        reaped = await self._store.reap()
+        if reaped:
+            self._stream.emit(RunsReaped(reaped))
+
+    async def sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self._tuning.sweep_every)
+            await self._kept("sweep", self._sweep)
+
+    async def _sweep(self) -> None:
+        swept = await self._store.sweep()
+        if swept:
+            self._stream.emit(RunsSwept(swept))
+
+    async def retain(self) -> None:
+        while self._tuning.job_history_retention_days is not None:
+            await asyncio.sleep(self._tuning.retain_every)
+            await self._kept("retention", self._retain)
+
+    async def _retain(self) -> None:
+        days = self._tuning.job_history_retention_days
+        assert days is not None
+        deleted = 0
+        while True:
+            count = await self._store.retain(timedelta(days=days), DELETED_AT_ONCE)
+            deleted += count
+            if count < DELETED_AT_ONCE:
+                break
+            await asyncio.sleep(0)
+        if deleted:
+            self._stream.emit(HistoryDeleted(deleted))
+
+    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Does one round; an error ends the round, never the loop."""
+        try:
+            await work()
+        except StoreConflict:
+            await asyncio.sleep(0)
+        except StoreError as error:
+            await self._outage.ride_out(error)
+        except Exception as error:  # noqa: BLE001 - a loop that dies silently would be worse than any error
+            self._stream.emit(LoopFailed(name, f"{type(error).__name__}: {error}"))
+            await asyncio.sleep(1.0)

@@ -1,0 +1,100 @@
+"""The callables a node has, by the name the catalog knows them under."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from horae.core.ids import checked_name
+from horae.errors import InvalidDefinition, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One callable: whether it is a coroutine function, and whether it takes the `Run`."""
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    takes_run: bool
+
+
+def inspected(name: str, function: Callable[..., Any]) -> Handler:
+    """What is to be known of a callable before it is called. Raises InvalidDefinition where it cannot be a task."""
+    checked_name(name, "task name")
+    if not callable(function):
+        raise InvalidDefinition(f"Task {shown(name)} is {shown(function)}, which cannot be called")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Some callables written in C don't tell; those are called without an argument.
+        return Handler(name, function, _is_async(function), takes_run=False)
+    required = [
+        each
+        for each in signature.parameters.values()
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    positional = [
+        each
+        for each in signature.parameters.values()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL)
+    ]
+    if len(required) > 1 or any(each.kind is each.KEYWORD_ONLY for each in required):
+        names = ", ".join(each.name for each in required)
+        raise InvalidDefinition(
+            f"Task {shown(name)} asks for {names}: a task is called with the run, or with nothing",
+            hint="Take one argument, the Run; what else it needs can travel in the payload.",
+        )
+    # An optional first argument may be anything; it is given the run only where it is called so.
+    wants = bool(required) or any(each.name == "run" for each in positional)
+    return Handler(name, function, _is_async(function), takes_run=wants)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    plain = inspect.unwrap(function)
+    while hasattr(plain, "func"):  # functools.partial
+        plain = plain.func
+    call = getattr(plain, "__call__", None)  # noqa: B004 - not whether it can be called, but what calling it runs
+    return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(call)
+
+
+class Registry:
+    """Handlers by name. A name stands for one callable; registering the same one again is nothing."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+        self._names: frozenset[str] | None = None
+
+    def add(self, name: str, function: Callable[..., Any]) -> Handler:
+        known = self._handlers.get(name)
+        if known is not None:
+            if known.function is function:
+                return known
+            if not _again(known.function, function):
+                raise InvalidDefinition(
+                    f"There are two tasks called {shown(name)}",
+                    hint="Give one of them another name: a name stands for one task on all nodes.",
+                )
+        handler = self._handlers[name] = inspected(name, function)
+        self._names = None
+        return handler
+
+    def name_of(self, function: Callable[..., Any]) -> str | None:
+        return next((name for name, each in self._handlers.items() if each.function is function), None)
+
+    def get(self, name: str) -> Handler | None:
+        return self._handlers.get(name)
+
+    @property
+    def names(self) -> frozenset[str]:
+        if self._names is None:
+            self._names = frozenset(self._handlers)
+        return self._names
+
+
+def _again(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
+    """Whether this is the same definition run again, as when a notebook's cell is: then the newer one counts."""
+    names = [(getattr(each, "__module__", None), getattr(each, "__qualname__", None)) for each in (known, function)]
+    return names[0] == names[1] and None not in names[0] and names[0][0] == "__main__"

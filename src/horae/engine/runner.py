@@ -1,0 +1,391 @@
+"""Attempt -> outcome: starts attempts where they belong, stops them when asked, and tells what became of each.
+
+An async task runs in the loop, a sync one in a thread, one with isolation="process" in a process. A task that does not
+stop within its `cancel_grace` is given up: its attempt ends, and what is left of it holds its slot until it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from horae.core.job import Settings
+from horae.core.lifecycle import AttemptState
+from horae.engine.live import CANCELLED, RELEASED, TIMEOUT, Ledger, LiveAttempt, LiveRun
+from horae.engine.parts import Owner, ThreadPool
+from horae.engine.printing import Printing
+from horae.engine.registry import Handler, Registry
+from horae.engine.told import kept, number_of, told, traced
+from horae.engine.tuning import Tuning
+from horae.engine.wakeup import Watch
+from horae.errors import TaskCrashed, TaskNotFound, TaskRaised, TaskTimedOut, TransactionExpired, shown
+from horae.events import (
+    AttemptEnded,
+    AttemptStarted,
+    HandlerMissing,
+    ResultDropped,
+    RunAbandoned,
+    RunFreed,
+    Stream,
+)
+from horae.runners import output as outputs
+from horae.runners.processes import Failure, Processes, ProcessWork, locate
+from horae.runners.run import Facts, Run
+from horae.runners.transaction import AwaitedTransaction, BlockingTransaction, Joining
+from horae.store.port import AttemptEnd, Joined, Start, Store
+
+_SUCCESS = AttemptState.SUCCESS
+_FAILED = AttemptState.FAILED
+
+
+class Runner:
+    """Starts and stops the attempts of one engine."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: Store,
+        registry: Registry,
+        ledger: Ledger,
+        stream: Stream,
+        tuning: Tuning,
+        threads: ThreadPool,
+        processes: Processes,
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._registry = registry
+        self._ledger = ledger
+        self._stream = stream
+        self._tuning = tuning
+        self._threads = threads
+        self._processes = processes
+        self.owner: Owner
+        self.opener: Callable[[LiveRun], AbstractAsyncContextManager[Joined]]
+        self.printing = Printing(loop, lambda chunk: self.owner.keep_output(chunk))
+        self._watch = Watch(loop, self._expire_due)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---- starting ----------------------------------------------------------------------------------------------------
+
+    def start(self, run: LiveRun, start: Start) -> None:
+        definition = run.claim.definition
+        task = definition.spec.tasks[start.position]
+        settings = definition.task_settings[start.position]
+        now = self._loop.time()
+        timeout = settings.task_timeout
+        expires = None if timeout is None else now + timeout.total_seconds()
+        attempt = LiveAttempt(run, start, now, expires, outputs.Output(self._tuning.output_limit))
+        self.printing.watch(attempt)
+        if not run.attempts:
+            self._ledger.working += 1
+        run.attempts[start.position] = attempt
+        if self._stream.wanted(AttemptStarted):
+            self._stream.emit(AttemptStarted(run.run_id, definition.spec.name, task.name, start.number))
+        if expires is not None:
+            self._watch.at(expires)
+        handler = self._registry.get(task.handler or task.name)
+        if handler is None:
+            self._missing(attempt, task.handler or task.name)
+        elif settings.isolation == "process":
+            self._in_process(attempt, handler, settings)
+        elif handler.is_async:
+            self._in_loop(attempt, handler, settings)
+        else:
+            self._in_thread(attempt, handler, settings)
+
+    def watch_run(self, run: LiveRun) -> None:
+        if run.expires is not None:
+            self._watch.at(run.expires)
+
+    def _in_loop(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
+        context = copy_context()
+        context.run(outputs.current.set, attempt.output)
+        run = self._run(attempt, settings, lambda: AwaitedTransaction(self._join(attempt)), handler)
+        attempt.handle = self._loop.create_task(self._await(attempt, handler.function, run), context=context)
+
+    async def _await(self, attempt: LiveAttempt, function: Callable[..., Any], run: Run | None) -> None:
+        try:
+            value = await (function() if run is None else function(run))
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its attempt's end, never the engine's
+            if self._loop.is_closed():
+                raise  # what was left behind is collected as garbage: nobody is there to be told
+            self._raised(attempt, error)
+        else:
+            self._finish(attempt, _SUCCESS, value)
+
+    def _in_thread(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
+        context = copy_context()
+        context.run(outputs.current.set, attempt.output)
+        run = self._run(attempt, settings, lambda: BlockingTransaction(self._join(attempt), self._loop), handler)
+        call = partial(context.run, handler.function) if run is None else partial(context.run, handler.function, run)
+        self._threads.submit(call, partial(self._thread_done, attempt))
+
+    def _thread_done(self, attempt: LiveAttempt, value: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self._raised(attempt, error)
+        elif inspect.isawaitable(value):
+            # A plain function that returns a coroutine is as good as an async one.
+            attempt.handle = self._loop.create_task(self._await(attempt, lambda: value, None))
+        else:
+            self._finish(attempt, _SUCCESS, value)
+
+    def _in_process(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
+        place = locate(handler.function)
+        if place is None:
+            error = TaskCrashed(
+                f"Task {shown(handler.name)} cannot run in a process of its own: no import path leads to it",
+                hint="Define it at the top level of a module.",
+            )
+            self._loop.call_soon(self._raised, attempt, error)
+            return
+        facts = self._facts(attempt, settings)._asdict() if handler.takes_run else {}
+        joining = self._join(attempt)
+
+        async def request(name: str, arguments: tuple[Any, ...]) -> Any:
+            if name == "execute":
+                return await joining.execute(*arguments)
+            raise TaskCrashed(f"A task's process asked for {shown(name)}, which nobody knows")
+
+        attempt.handle = self._processes.submit(
+            ProcessWork.of(place, takes_run=handler.takes_run, facts=facts, output_limit=self._tuning.output_limit),
+            done=partial(self._process_done, attempt),
+            output=attempt.output.write,
+            request=request,
+        )
+
+    def _process_done(self, attempt: LiveAttempt, value: Any, failure: Failure | None) -> None:
+        if failure is None:
+            self._finish(attempt, _SUCCESS, value)
+        else:
+            code = TaskRaised.number if failure.traceback else TaskCrashed.number
+            if failure.traceback:
+                attempt.output.write(failure.traceback)
+            self._finish(attempt, _FAILED, error=f"{failure.kind}: {failure.message}", code=code)
+
+    def _missing(self, attempt: LiveAttempt, name: str) -> None:
+        self._stream.emit(HandlerMissing(attempt.run.job_name, name))
+        error = TaskNotFound(
+            f"This node has no task called {shown(name)}", hint="Register it with @app.task before the app starts."
+        )
+        self._loop.call_soon(self._raised, attempt, error)
+
+    def _run(self, attempt: LiveAttempt, settings: Settings, join: Callable[[], Any], handler: Handler) -> Run | None:
+        return Run(self._facts(attempt, settings), attempt.stop, join) if handler.takes_run else None
+
+    def _facts(self, attempt: LiveAttempt, settings: Settings) -> Facts:
+        run = attempt.run
+        claim = run.claim
+        return Facts(
+            claim.definition.spec.name,
+            claim.run_id,
+            attempt.task_name,
+            attempt.number,
+            claim.payload,
+            dict(run.results),
+            claim.scheduled_ms,
+            claim.chosen_ms,
+            claim.started_ms,
+            run.last_run_ms,
+            claim.is_recovery,
+            claim.covers_from_ms,
+            claim.covers_to_ms,
+            settings,
+        )
+
+    def _join(self, attempt: LiveAttempt) -> Joining:
+        limit = self._tuning.transaction_limit or self._store.transaction_limit
+        attempt.joining = Joining(self._loop, lambda: self.opener(attempt.run), limit)
+        return attempt.joining
+
+    # ---- stopping ----------------------------------------------------------------------------------------------------
+
+    def stop_run(self, run: LiveRun, reason: str) -> None:
+        """Ends the whole run for `reason`: its attempts are asked to stop, and settled with it."""
+        if run.stop is None:
+            run.stop = reason
+        if not run.attempts:
+            self.owner.ended(run)
+        for attempt in list(run.attempts.values()):
+            self.ask(attempt, CANCELLED)
+
+    def release_run(self, run: LiveRun) -> None:
+        """Hands the run back as soon as nothing of it is under way."""
+        run.released = True
+        if not run.attempts:
+            self.owner.ended(run)
+        for attempt in list(run.attempts.values()):
+            self.ask(attempt, RELEASED)
+
+    def ask(self, attempt: LiveAttempt, why: str) -> None:
+        """Asks one attempt to stop; the first reason counts."""
+        if attempt.asked is not None or attempt.over:
+            return
+        attempt.asked = why
+        attempt.stop.asked = True
+        if attempt.handle is not None:
+            attempt.handle.cancel()
+        grace = attempt.run.claim.definition.settings.cancel_grace.total_seconds()
+        attempt.grace = self._loop.call_later(grace, self.give_up, attempt)
+
+    def give_up(self, attempt: LiveAttempt) -> None:
+        """Ends an attempt that does not stop. What is left of it keeps its slot."""
+        if attempt.over:
+            return
+        attempt.abandoned = True
+        self._ledger.leftovers += 1
+        reason = attempt.asked or CANCELLED
+        self._stream.emit(RunAbandoned(attempt.run.run_id, attempt.run.job_name, attempt.task_name, reason))
+        if isinstance(attempt.handle, asyncio.Task) is False and attempt.handle is not None:
+            attempt.handle.kill()
+        self._finish(attempt, _FAILED, error=f"did not stop when asked to ({reason}), and was given up")
+
+    def _expire_due(self) -> float | None:
+        """Stops what has run out of time; returns when the next does."""
+        now = self._loop.time()
+        upcoming: list[float] = []
+        for run in list(self._ledger.runs.values()):
+            if run.expires is not None and run.stop is None:
+                if run.expires <= now:
+                    self.stop_run(run, TIMEOUT)
+                else:
+                    upcoming.append(run.expires)
+            for attempt in list(run.attempts.values()):
+                if attempt.expires is not None and attempt.asked is None:
+                    if attempt.expires <= now:
+                        self.ask(attempt, TIMEOUT)
+                    else:
+                        upcoming.append(attempt.expires)
+        return min(upcoming, default=None)
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    def _raised(self, attempt: LiveAttempt, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError) and attempt.asked is not None:
+            self._finish(attempt, AttemptState.CANCELLED)
+            return
+        if isinstance(error, asyncio.CancelledError):
+            error = TaskRaised("the task was cancelled, by nobody the engine knows of")
+        attempt.output.write(traced(error))
+        self._finish(attempt, _FAILED, error=told(error), code=number_of(error))
+
+    def _finish(
+        self,
+        attempt: LiveAttempt,
+        state: AttemptState,
+        value: Any = None,
+        *,
+        error: str | None = None,
+        code: int | None = None,
+    ) -> None:
+        """The attempt's work is over, or given up."""
+        if attempt.over:
+            self._freed(attempt)
+            return
+        attempt.over = True
+        if attempt.grace is not None:
+            attempt.grace.cancel()
+        if attempt.asked == TIMEOUT:
+            state, code = AttemptState.TIMEOUT, TaskTimedOut.number
+            error = f"took longer than its task_timeout{'' if error is None else f'; {error}'}"
+        elif attempt.asked is not None and state is _FAILED:
+            state = AttemptState.CANCELLED
+        joining = attempt.joining
+        if joining is not None and (joining.is_open or joining.expired):
+            self._later(self._finish_joined(attempt, joining, state, value, error, code))
+            return
+        self._record(attempt, self._end(attempt, state, value, error, code))
+
+    async def _finish_joined(
+        self,
+        attempt: LiveAttempt,
+        joining: Joining,
+        state: AttemptState,
+        value: Any,
+        error: str | None,
+        code: int | None,
+    ) -> None:
+        """Settles a success inside the task's own transaction; undoes that transaction in every other case."""
+        if state is _SUCCESS and joining.expired:
+            expired = TransactionExpired("its transaction had lasted too long and was rolled back")
+            state, error, code = _FAILED, told(expired), expired.number
+        end = self._end(attempt, state, value, error, code)
+        if state is not _SUCCESS or attempt.asked == RELEASED:
+            await joining.roll_back()
+            self._record(attempt, end)
+        else:
+            self.printing.finish(attempt)
+            await self.owner.commit(attempt.run, attempt, end)
+
+    def _end(
+        self, attempt: LiveAttempt, state: AttemptState, value: Any, error: str | None, code: int | None
+    ) -> AttemptEnd:
+        result = None
+        if state is _SUCCESS and value is not None:
+            result = self._as_json(attempt, value)
+        return AttemptEnd(attempt.position, attempt.number, state, kept(error), code, result)
+
+    def record(self, attempt: LiveAttempt, end: AttemptEnd) -> None:
+        """The attempt is no longer under way; what is settled of it is the caller's to say."""
+        run = attempt.run
+        run.attempts.pop(attempt.position, None)
+        if end.state is _SUCCESS and end.result is not None and len(run.claim.definition.spec.tasks) > 1:
+            run.results[attempt.task_name] = json.loads(end.result)
+        if not run.attempts:
+            self._ledger.working -= 1
+        if self._stream.wanted(AttemptEnded):
+            seconds = self._loop.time() - attempt.started
+            self._stream.emit(
+                AttemptEnded(
+                    run.run_id, run.job_name, attempt.task_name, attempt.number, str(end.state), seconds, end.error
+                )
+            )
+
+    def _record(self, attempt: LiveAttempt, end: AttemptEnd) -> None:
+        self.printing.finish(attempt)
+        self.record(attempt, end)
+        run = attempt.run
+        # A try that was cut short to hand the run back counts as none: the store ends it with the release.
+        if attempt.asked != RELEASED or end.state is _SUCCESS:
+            run.ends.append(end)
+        self.owner.ended(run)
+
+    def _freed(self, attempt: LiveAttempt) -> None:
+        if attempt.abandoned:
+            attempt.abandoned = False
+            self._ledger.leftovers -= 1
+            seconds = self._loop.time() - attempt.started
+            self._stream.emit(RunFreed(attempt.run.run_id, attempt.run.job_name, attempt.task_name, seconds))
+            self.owner.work_over()
+
+    def _as_json(self, attempt: LiveAttempt, value: Any) -> str | None:
+        """The value as JSON; where that cannot be, the task has succeeded all the same, and its output says so."""
+        reason = None
+        try:
+            text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+            if len(text) > self._tuning.result_limit:
+                reason = f"it takes {len(text)} characters, more than {self._tuning.result_limit}"
+        except (TypeError, ValueError, RecursionError) as error:
+            text, reason = "", f"it is not JSON: {error}"
+        if reason is None:
+            return text
+        attempt.output.write(f"horae: the return value was not kept: {reason}\n")
+        self._stream.emit(ResultDropped(attempt.run.run_id, attempt.run.job_name, attempt.task_name, reason))
+        return None
+
+    def _later(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        self._watch.close()
+        self.printing.close()
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,77 @@
+"""How an engine is set up: limits and rhythms, with the values it has where nobody says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from horae.core.duration import parse_duration
+from horae.core.liveness import SILENCE
+from horae.errors import InvalidPolicy, shown
+
+SHUTDOWNS = ("drain", "cancel")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Seconds, counts and characters."""
+
+    heartbeat: float = 5.0
+    """How often a node says that it lives, and asks which of its runs are to be cancelled."""
+    spacing: float = 0.2
+    """Changes of the catalog make a node look for cancellations at once, but no more often than this."""
+    late_after: float | None = SILENCE - 5.0
+    """A heartbeat that comes later than this may come after others have taken the node's runs: it stops its tasks."""
+    reap_every: float = 5.0
+    sweep_every: float = 10.0
+    retain_every: float = 3600.0
+    job_history_retention_days: float | None = 30.0
+    plan_batch: int = 500
+    output_limit: int = 64 * 1024
+    """Characters of output kept for one attempt."""
+    result_limit: int = 64 * 1024
+    """Characters of JSON a return value may take."""
+    transaction_limit: float | None = None
+    """How long `run.transaction` may last; None: 5 s where it holds the only writer, else 60 s."""
+    process_memory: int | None = None
+    """Bytes of address space for a task with isolation="process"; None: three quarters of the machine's memory."""
+    tee: bool = True
+    """Whether what tasks print also goes where it would have gone without us."""
+
+
+def parse_tuning(given: Mapping[str, Any] | None) -> Tuning:
+    """The tuning with what `given` sets; durations may be written as text."""
+    known = {each.name for each in fields(Tuning)}
+    values: dict[str, Any] = {}
+    for name, value in (given or {}).items():
+        if name not in known:
+            raise InvalidPolicy(f"Unknown setting {shown(name)}", hint=f"Known settings: {', '.join(sorted(known))}.")
+        values[name] = _checked(name, value)
+    return replace(Tuning(), **values)
+
+
+_DURATIONS = {"heartbeat", "spacing", "late_after", "reap_every", "sweep_every", "retain_every", "transaction_limit"}
+_COUNTS = {"plan_batch", "output_limit", "result_limit", "process_memory"}
+_OPTIONAL = {"late_after", "job_history_retention_days", "transaction_limit", "process_memory"}
+
+
+def _checked(name: str, value: Any) -> Any:
+    if value is None and name in _OPTIONAL:
+        return None
+    if name in _DURATIONS:
+        seconds = parse_duration(value, name=name).total_seconds()
+        if seconds <= 0:
+            raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be longer than nothing")
+        return seconds
+    if name in _COUNTS:
+        if type(value) is not int or value < 1:
+            raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a whole number from 1")
+        return value
+    if name == "tee":
+        if type(value) is not bool:
+            raise InvalidPolicy(f"Invalid tee {shown(value)}: must be True or False")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a number of days above 0, or None")
+    return float(value)

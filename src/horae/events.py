@@ -1,0 +1,363 @@
+"""What happens in an engine, as typed events, and the stream they travel on.
+
+Logs, metrics, hooks and live pages feed on this and on nothing else; an event tells what has happened and decides
+nothing. Events are named tuples, because thousands a second are made: two of different classes that hold the same
+values compare equal, so ask for the class first. Times ending in `_ms` are milliseconds since 1970; `seconds` are
+measured on a monotonic clock.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from asyncio import CancelledError
+from collections.abc import Callable
+from datetime import datetime
+from threading import Lock
+from typing import Any, NamedTuple, TypeAlias, get_args
+
+from horae.errors import InvalidInput, shown
+
+Listener: TypeAlias = Callable[[Any], None]
+
+_log = logging.getLogger("horae")
+
+
+class EngineStarted(NamedTuple):
+    """Emitted when a node has registered its definitions and begins to work; `slots` runs fit on it at once."""
+
+    node: str
+    name: str | None
+    jobs: int
+    slots: int
+
+
+class EngineStopped(NamedTuple):
+    """Emitted when a node has stopped; `released` runs were handed back for others to finish."""
+
+    node: str
+    released: int
+
+
+class StoreLost(NamedTuple):
+    """Emitted when the catalog cannot be reached; nothing is started until StoreFound."""
+
+    error: str
+
+
+class StoreFound(NamedTuple):
+    """Emitted when the catalog is back, `seconds` after it was lost."""
+
+    seconds: float
+
+
+class Planned(NamedTuple):
+    """Emitted after a planning pass that looked at `jobs` jobs and gave birth to `born` runs."""
+
+    jobs: int
+    born: int
+    seconds: float
+
+
+class Claimed(NamedTuple):
+    """Emitted after a call that asked the catalog for runs, with how many came and how long it took."""
+
+    runs: int
+    seconds: float
+
+
+class RunPassed(NamedTuple):
+    """Emitted when `count` runs of a job ended without ever starting: SKIPPED, MISSED, UNSCHEDULABLE and the like."""
+
+    job: str
+    state: str
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+    reason: str | None
+    is_recovery: bool
+
+
+class RunStarted(NamedTuple):
+    """Emitted when this node begins with a run, or goes on with one that had been parked, released or lost.
+
+    `fence` is 1 at a run's very first start. `strategy` is the job's recovery policy: last, all, none, bounded,
+    compressed.
+    """
+
+    run_id: str
+    job: str
+    origin: str
+    scheduled_ms: int
+    chosen_ms: int
+    started_ms: int
+    fence: int
+    is_recovery: bool
+    strategy: str
+
+
+class AttemptStarted(NamedTuple):
+    """Emitted when a try of a task begins; `attempt` counts from 1."""
+
+    run_id: str
+    job: str
+    task: str
+    attempt: int
+
+
+class AttemptEnded(NamedTuple):
+    """Emitted when a try of a task has ended, with the state of the attempt and the error's text if it failed."""
+
+    run_id: str
+    job: str
+    task: str
+    attempt: int
+    state: str
+    seconds: float
+    error: str | None
+
+
+class RunParked(NamedTuple):
+    """Emitted when a run gives up its slot to wait for a retry."""
+
+    run_id: str
+    job: str
+    until: datetime
+
+
+class RunReleased(NamedTuple):
+    """Emitted when this node hands a run back unfinished, for any node to go on with."""
+
+    run_id: str
+    job: str
+    reason: str
+
+
+class RunEnded(NamedTuple):
+    """Emitted when the catalog has taken down the end of a run; `seconds` is the time since this node began with it."""
+
+    run_id: str
+    job: str
+    state: str
+    reason: str | None
+    seconds: float
+
+
+class RunFenced(NamedTuple):
+    """Emitted when a write of this node came too late: somebody else has the run, and nothing was changed."""
+
+    run_id: str
+    job: str
+    fence: int
+
+
+class RunAbandoned(NamedTuple):
+    """Emitted when a thread that cannot be stopped is left behind; it holds its slot until RunFreed."""
+
+    run_id: str
+    job: str
+    task: str
+    reason: str
+
+
+class RunFreed(NamedTuple):
+    """Emitted when a thread that was left behind has ended after all, `seconds` after its attempt began."""
+
+    run_id: str
+    job: str
+    task: str
+    seconds: float
+
+
+class HookFailed(NamedTuple):
+    """Emitted when a hook of a job raised; the run is not touched by it."""
+
+    job: str
+    hook: str
+    error: str
+
+
+class ResultDropped(NamedTuple):
+    """Emitted when a task's return value could not be kept: no JSON, or too long."""
+
+    run_id: str
+    job: str
+    task: str
+    reason: str
+
+
+class HandlerMissing(NamedTuple):
+    """Emitted when a job names a callable that this node does not have."""
+
+    job: str
+    handler: str
+
+
+class DefinitionsRegistered(NamedTuple):
+    """Emitted when the definitions in the code have been written to the catalog."""
+
+    created: int
+    changed: int
+    unchanged: int
+
+
+class HeartbeatLate(NamedTuple):
+    """Emitted when `seconds` passed between two heartbeats: so long that others may have taken this node for dead."""
+
+    seconds: float
+
+
+class NodeExpelled(NamedTuple):
+    """Emitted when this node learns that others declared it dead; it begins anew, without its runs."""
+
+    node: str
+
+
+class NodeBuried(NamedTuple):
+    """Emitted when this node took over `runs` runs of a dead one."""
+
+    node: str
+    runs: int
+
+
+class RunsReaped(NamedTuple):
+    """Emitted when runs were ended that had been asked to stop and did not."""
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+
+
+class RunsSwept(NamedTuple):
+    """Emitted when waiting runs were moved on that no hand-over had reached; rare in a healthy catalog."""
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+
+
+class HistoryDeleted(NamedTuple):
+    """Emitted when ended runs were deleted because they are older than the retention time."""
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+
+
+class LoopFailed(NamedTuple):
+    """Emitted when one of the engine's loops met an error nobody expected; the loop goes on."""
+
+    loop: str
+    error: str
+
+
+Event: TypeAlias = (
+    EngineStarted
+    | EngineStopped
+    | StoreLost
+    | StoreFound
+    | Planned
+    | Claimed
+    | RunPassed
+    | RunStarted
+    | AttemptStarted
+    | AttemptEnded
+    | RunParked
+    | RunReleased
+    | RunEnded
+    | RunFenced
+    | RunAbandoned
+    | RunFreed
+    | HookFailed
+    | ResultDropped
+    | HandlerMissing
+    | DefinitionsRegistered
+    | HeartbeatLate
+    | NodeExpelled
+    | NodeBuried
+    | RunsReaped
+    | RunsSwept
+    | HistoryDeleted
+    | LoopFailed
+)
+EVENTS: tuple[type[Any], ...] = get_args(Event)
+
+
+class _Subscription:
+    """One call of `listen`, and the kinds of exceptions of its listener that have been logged."""
+
+    __slots__ = ("listener", "told", "types")
+
+    def __init__(self, listener: Listener, types: frozenset[type]) -> None:
+        self.listener = listener
+        self.types = types
+        self.told: set[type[BaseException]] = set()
+
+
+class Stream:
+    """Carries events to those who listen, in the order in which they began to, on the thread that emits.
+
+    `emit` belongs to one thread, the engine's; `listen` and the functions it returns may be called from any, also by a
+    listener. An event reaches those who listened when its emission began.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._subscriptions: list[_Subscription] = []
+        self._listeners: dict[type, tuple[Listener, ...]] = dict.fromkeys(EVENTS, ())
+
+    def emit(self, event: Event) -> None:
+        """Calls everybody who listens to events of this class. What a listener raises is logged and goes no further."""
+        for listener in self._listeners[type(event)]:
+            try:
+                listener(event)
+            except (Exception, CancelledError) as error:  # noqa: BLE001 - a stranger's fault must not stop the engine
+                self._complain(listener, event, error)
+
+    def wanted(self, kind: type) -> bool:
+        """Whether anybody listens to events of this class: where nobody does, they need not be made."""
+        return bool(self._listeners[kind])
+
+    def listen(self, listener: Listener, *types: type) -> Callable[[], None]:
+        """Has `listener` called with every event of these classes (none given: all), until the answer is called.
+
+        A listener runs inside the engine's loop: it has to be quick and must not block. Raises InvalidInput for a
+        class that is no event, and for a coroutine function, which nobody would await.
+        """
+        for each in types:
+            if each not in self._listeners:
+                raise InvalidInput(
+                    f"Cannot listen to {shown(each)}: it is no class of events", hint="They are in horae.events.EVENTS."
+                )
+        call = getattr(listener, "__call__", None)  # noqa: B004 - not whether it can be called, but what calling it runs
+        if call is None or inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
+            raise InvalidInput(
+                f"{shown(listener)} cannot listen: it has to be a plain function of one event",
+                hint="From a plain function, asyncio.create_task can start what takes longer.",
+            )
+        subscription = _Subscription(listener, frozenset(types or EVENTS))
+        with self._lock:
+            self._subscriptions.append(subscription)
+            self._rebuild(subscription.types)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                # By identity: the same listener may listen twice, and ends each on its own.
+                self._subscriptions = [each for each in self._subscriptions if each is not subscription]
+                self._rebuild(subscription.types)
+
+        return unsubscribe
+
+    def _rebuild(self, types: frozenset[type]) -> None:
+        # New tuples instead of changed ones: an emission under way goes on over the old.
+        for kind in types:
+            self._listeners[kind] = tuple(each.listener for each in self._subscriptions if kind in each.types)
+
+    def _complain(self, listener: Listener, event: Event, error: BaseException) -> None:
+        """Logs the first error of each kind a listener raises; the thousandth says nothing new."""
+        kind = type(error)
+        with self._lock:
+            known = [each for each in self._subscriptions if each.listener is listener]
+            if any(kind in each.told for each in known):
+                return
+            for each in known:
+                each.told.add(kind)
+        _log.error(
+            "listener %s failed at %s: further %s of it are not logged",
+            getattr(listener, "__qualname__", None) or shown(listener),
+            type(event).__name__,
+            kind.__name__,
+            exc_info=error,
+        )

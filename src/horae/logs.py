@@ -1,0 +1,264 @@
+"""Events as log records, through the standard library's logging.
+
+Three loggers: `horae.runs` tells of runs and their attempts, `horae.engine` of the node, `horae.store` of the catalog.
+The message is for people. Each record also carries the event's name and fields as attributes with the prefix `horae_`
+(plain names would collide with those logging itself gives a record: `name`, `created`), for formatters such as
+JsonFormatter.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from json import JSONEncoder
+from typing import Any, NamedTuple, TextIO
+
+import horae.events as events
+from horae.errors import told
+
+DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+PREFIX = "horae_"
+
+_ROOT = logging.getLogger("horae")
+_RUNS = logging.getLogger("horae.runs")
+_ENGINE = logging.getLogger("horae.engine")
+_STORE = logging.getLogger("horae.store")
+_LONGEST_QUOTE = 500
+_ENDS = {"COMPLETED": INFO, "CANCELLED": INFO, "SKIPPED": INFO, "SUCCESS": DEBUG}
+"""Levels of states; what is not here is no good end, and a warning."""
+
+
+class _Told(NamedTuple):
+    """How one class of events is told: where, how loud (None: by its state), in what words."""
+
+    logger: logging.Logger
+    level: int | None
+    words: Callable[[Any], str]
+
+
+_TELLING: Mapping[type, _Told] = {
+    events.EngineStarted: _Told(
+        _ENGINE, INFO, lambda e: f"node {e.name or e.node} started: {_many(e.jobs, 'job')}, {_many(e.slots, 'slot')}"
+    ),
+    events.EngineStopped: _Told(
+        _ENGINE, INFO, lambda e: f"node {e.node} stopped, {_many(e.released, 'run')} handed back"
+    ),
+    events.StoreLost: _Told(
+        _STORE, ERROR, lambda e: f"catalog lost, nothing is started until it is back: {_line(e.error)}"
+    ),
+    # As loud as a warning: whoever was told of the loss wants to hear of its end.
+    events.StoreFound: _Told(_STORE, WARNING, lambda e: f"catalog is back after {_span(e.seconds)}"),
+    events.Planned: _Told(
+        _ENGINE, DEBUG, lambda e: f"planned {_many(e.jobs, 'job')} in {_span(e.seconds)}: {_many(e.born, 'run')} born"
+    ),
+    events.Claimed: _Told(_ENGINE, DEBUG, lambda e: f"claimed {_many(e.runs, 'run')} in {_span(e.seconds)}"),
+    events.RunPassed: _Told(
+        _RUNS, None, lambda e: f"{e.job} {e.state}{f' {e.count} times' if e.count > 1 else ''}{_because(e.reason)}"
+    ),
+    events.RunStarted: _Told(
+        _RUNS,
+        INFO,
+        lambda e: (
+            f"{e.job} started{' to make up for a missed slot' if e.is_recovery else ''},"
+            f" {_span(max(e.started_ms - e.chosen_ms, 0) / 1000)} after its time ({e.run_id})"
+        ),
+    ),
+    events.AttemptStarted: _Told(_RUNS, DEBUG, lambda e: f"{e.job}/{e.task} attempt {e.attempt} started ({e.run_id})"),
+    events.AttemptEnded: _Told(
+        _RUNS,
+        None,
+        lambda e: (
+            f"{e.job}/{e.task} attempt {e.attempt} {e.state} in {_span(e.seconds)}{_because(e.error)} ({e.run_id})"
+        ),
+    ),
+    events.RunParked: _Told(_RUNS, INFO, lambda e: f"{e.job} waits until {_stamp(e.until)} to try again ({e.run_id})"),
+    events.RunReleased: _Told(_RUNS, INFO, lambda e: f"{e.job} handed back{_because(e.reason)} ({e.run_id})"),
+    events.RunEnded: _Told(
+        _RUNS, None, lambda e: f"{e.job} {e.state} in {_span(e.seconds)}{_because(e.reason)} ({e.run_id})"
+    ),
+    events.RunFenced: _Told(
+        _RUNS,
+        WARNING,
+        lambda e: f"{e.job} belongs to another node by now, what this one did does not count ({e.run_id})",
+    ),
+    events.RunAbandoned: _Told(
+        _RUNS,
+        WARNING,
+        lambda e: (
+            f"{e.job}/{e.task} left behind, its thread holds a slot until it ends{_because(e.reason)} ({e.run_id})"
+        ),
+    ),
+    events.RunFreed: _Told(
+        _RUNS, WARNING, lambda e: f"{e.job}/{e.task}, left behind, has ended after {_span(e.seconds)} ({e.run_id})"
+    ),
+    events.HookFailed: _Told(_RUNS, WARNING, lambda e: f"{e.hook} of {e.job} failed: {_line(e.error)}"),
+    events.ResultDropped: _Told(
+        _RUNS, WARNING, lambda e: f"{e.job}/{e.task}: return value not kept{_because(e.reason)} ({e.run_id})"
+    ),
+    events.HandlerMissing: _Told(
+        _RUNS, WARNING, lambda e: f"{e.job} cannot run on this node: it has no task {_line(e.handler)}"
+    ),
+    events.DefinitionsRegistered: _Told(
+        _ENGINE, INFO, lambda e: f"jobs registered: {e.created} new, {e.changed} changed, {e.unchanged} as they were"
+    ),
+    events.HeartbeatLate: _Told(
+        _ENGINE, WARNING, lambda e: f"no heartbeat for {_span(e.seconds)}: others may take this node for dead"
+    ),
+    events.NodeExpelled: _Told(
+        _ENGINE, ERROR, lambda e: f"node {e.node} was declared dead by others: it begins anew without its runs"
+    ),
+    events.NodeBuried: _Told(
+        _ENGINE, WARNING, lambda e: f"node {e.node} is dead: {_many(e.runs, 'run')} taken over from it"
+    ),
+    events.RunsReaped: _Told(
+        _ENGINE, WARNING, lambda e: f"{_many(e.count, 'run')} ended that did not stop when asked to"
+    ),
+    events.RunsSwept: _Told(_ENGINE, INFO, lambda e: f"{_many(e.count, 'waiting run')} moved on by a sweep"),
+    events.HistoryDeleted: _Told(_ENGINE, INFO, lambda e: f"{_many(e.count, 'old run')} deleted"),
+    events.LoopFailed: _Told(
+        _ENGINE, ERROR, lambda e: f"unexpected error in the engine's {e.loop} loop, which goes on: {_line(e.error)}"
+    ),
+}
+
+
+def attach(stream: events.Stream) -> Callable[[], None]:
+    """Logs the stream's events from now on, until the answer is called."""
+    endings = [stream.listen(_listener(kind, how), kind) for kind, how in _TELLING.items()]
+
+    def detach() -> None:
+        for end in endings:
+            end()
+
+    return detach
+
+
+def _listener(kind: Any, how: _Told) -> Callable[[Any], None]:
+    logger, fixed, words = how
+    name = kind.__name__
+    attributes = [PREFIX + field for field in kind._fields]
+
+    def tell(event: Any) -> None:
+        level = fixed if fixed is not None else _level(event)
+        # First of all: a silent logger costs a lookup, not a sentence.
+        if logger.isEnabledFor(level):
+            fields = dict(zip(attributes, event, strict=True))
+            fields[PREFIX + "event"] = name
+            # Made here and not by logger.log, which would walk the stack for a caller that is always this line.
+            logger.handle(logger.makeRecord(logger.name, level, __file__, 0, words(event), (), None, "tell", fields))
+
+    return tell
+
+
+def _level(event: Any) -> int:
+    if event.state == "CANCELLED" and getattr(event, "reason", None) == "timeout":
+        return WARNING
+    return _ENDS.get(event.state, WARNING)
+
+
+def _plain(value: object) -> str:
+    return _stamp(value) if isinstance(value, datetime) and value.tzinfo is not None else told(value)
+
+
+_RECORD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_ENCODER = JSONEncoder(default=_plain, allow_nan=False)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (RFC 3339, UTC, milliseconds), level, logger, message, event, fields, exception.
+
+    `event` and `exception` are there only where there is one. `fields` holds every attribute of the record that logging
+    itself did not put there: those of the event without their prefix, and what others gave as `extra`.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _stamp(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        fields = {
+            key.removeprefix(PREFIX): value for key, value in record.__dict__.items() if key not in _RECORD_ATTRIBUTES
+        }
+        event = fields.pop("event", None) if hasattr(record, PREFIX + "event") else None
+        if event is not None:
+            line["event"] = event
+        if fields:
+            line["fields"] = fields
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        elif record.exc_text:
+            line["exception"] = record.exc_text
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        try:
+            return _ENCODER.encode(line)
+        except (TypeError, ValueError):
+            # No JSON can be made of somebody's extra (a NaN, a circle, keys that are no text): told as text instead.
+            line["fields"] = {key: told(value) for key, value in fields.items()}
+            return _ENCODER.encode(line)
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people, with the time in UTC."""
+
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """The handler that `configure` made, to be known again when it is called a second time."""
+
+
+def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO | None = None) -> None:
+    """Shows what Horae logs, from `level` upwards, on `stream` (None: standard error).
+
+    Where the program has set up logging itself, on the root or on "horae", its handlers are left alone and only the
+    level is set. Called again, it changes what it set up before. Raises ValueError for a level that does not exist.
+    """
+    _ROOT.setLevel(level)
+    handler = next((each for each in _ROOT.handlers if isinstance(each, _Handler)), None)
+    if handler is None:
+        if _ROOT.handlers or logging.getLogger().handlers:
+            return
+        handler = _Handler(stream)
+        _ROOT.addHandler(handler)
+    elif stream is not None:
+        handler.setStream(stream)
+    handler.setFormatter(JsonFormatter() if json else TextFormatter())
+
+
+def _stamp(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _span(seconds: float) -> str:
+    """A length of time with as many digits as people read: 4 ms, 1.2 s, 3 min 5 s, 2 h 10 min."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _because(reason: str | None) -> str:
+    return f": {_line(reason)}" if reason else ""
+
+
+def _line(text: str) -> str:
+    """Text of strangers on one line: an error with line breaks must not look like further records."""
+    cut = text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
+    if cut.isprintable():
+        return cut
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)

@@ -1,0 +1,279 @@
+"""What a task prints and logs: kept with its attempt, bounded, and still printed and logged as without us.
+
+`current` says whose text it is. While a `Capture` is installed, text written to sys.stdout and sys.stderr in an attempt
+goes to that attempt's `Output` and to where it would have gone anyway. Log records are taken where a logger hands them
+to its handlers, not by a handler of ours: the root logger stays as the host program made it, so `logging.basicConfig`
+works before and after, and a program without handlers still gets its warnings on stderr. While handlers are at work,
+what they print is the record once more, and is not kept a second time.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import ContextVar
+from types import MethodType
+from typing import Any, ClassVar, TextIO, cast
+
+LIMIT = 64 * 1024
+_MOST_PIECES = 512
+_HANDING = "callHandlers"
+"""The method of loggers that every record passes which is wanted at all, whether there are handlers or not."""
+
+
+class Output:
+    """The text of one attempt, written in any thread. Cheap until something is written.
+
+    `notify` is called, in the thread that wrote, at the first text after `take`.
+    """
+
+    __slots__ = ("_closed", "_dropped", "_lock", "_mid_line", "_pieces", "_room", "notify")
+
+    def __init__(self, limit: int = LIMIT, notify: Callable[[Output], None] | None = None) -> None:
+        self.notify = notify
+        self._room = limit
+        self._pieces: list[str] | None = None
+        self._dropped = 0
+        self._mid_line = False
+        self._closed = False
+        # One that its own thread may take again: a signal handler or a finalizer may print while a print is under way.
+        self._lock = threading.RLock()
+
+    @property
+    def empty(self) -> bool:
+        """Whether `close` would have nothing to say."""
+        return self._pieces is None and not self._dropped
+
+    def write(self, text: str) -> None:
+        """Keeps as much of it as there is room for; the rest is counted. After `close` it is nothing."""
+        size = len(text)
+        if not size:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            if size > self._room:
+                self._dropped += size - self._room
+                size = self._room
+                if not size:
+                    return
+                text = text[:size]
+            pieces = self._pieces
+            first = pieces is None
+            if pieces is None:
+                self._pieces = [text]
+            else:
+                pieces.append(text)
+                if len(pieces) > _MOST_PIECES:  # a letter on its own takes as much memory as a line of them
+                    pieces[:] = ["".join(pieces)]
+            self._room -= size
+            self._mid_line = text[-1] != "\n"
+        if first and self.notify is not None:
+            # A loop that is closed cannot be told; that is no fault of whoever prints.
+            with suppress(RuntimeError):
+                self.notify(self)
+
+    def take(self) -> str:
+        """What was kept since the last time."""
+        with self._lock:
+            pieces, self._pieces = self._pieces, None
+        return "" if pieces is None else "".join(pieces)
+
+    def close(self) -> str:
+        """The rest, and how much is missing. Nothing is kept from here on."""
+        with self._lock:
+            self._closed = True
+            text, dropped, self._dropped = self.take(), self._dropped, 0
+            if dropped:
+                start = "\n" if self._mid_line else ""
+                text += f"{start}… {dropped} character{'' if dropped == 1 else 's'} more were not kept\n"
+        return text
+
+
+current: ContextVar[Output | None] = ContextVar("horae_output", default=None)
+"""The attempt that this code runs for."""
+
+
+class Capture:
+    """Keeps what attempts print and log while installed. Any number may be; the process goes back with the last.
+
+    `tee` says whether text printed in an attempt also goes where it would have gone without us; one Capture that wants
+    it is enough. What is printed outside attempts always does.
+    """
+
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _installed: ClassVar[list[Capture]] = []
+
+    def __init__(self, *, tee: bool = True) -> None:
+        self.tee = tee
+
+    def install(self) -> None:
+        with Capture._lock:
+            if self not in Capture._installed:
+                Capture._installed.append(self)
+            # Every time: somebody may have put another stream in place of ours since.
+            for name in ("stdout", "stderr"):
+                stream = getattr(sys, name)
+                if stream is not None and not isinstance(stream, _Stream):
+                    setattr(sys, name, cast(TextIO, _Stream(stream)))
+            handing = getattr(logging.Logger, _HANDING)
+            if not isinstance(handing, _Handing):
+                setattr(logging.Logger, _HANDING, _Handing(handing))
+            _state.tee = any(each.tee for each in Capture._installed)
+
+    def uninstall(self) -> None:
+        """Puts back what is still ours. What others took hold of meanwhile goes on as if it were the original."""
+        with Capture._lock:
+            if self in Capture._installed:
+                Capture._installed.remove(self)
+            _state.tee = not Capture._installed or any(each.tee for each in Capture._installed)
+            if Capture._installed:
+                return
+            for name in ("stdout", "stderr"):
+                stream = getattr(sys, name)
+                if isinstance(stream, _Stream):
+                    setattr(sys, name, stream.original)
+            handing = getattr(logging.Logger, _HANDING)
+            if isinstance(handing, _Handing):
+                setattr(logging.Logger, _HANDING, handing.original)
+
+
+def keep_everything(output: Output | None) -> None:
+    """Gives text that no attempt is current for to `output`: in a process that works for one attempt at a time,
+    whatever any of its threads prints is that attempt's."""
+    _state.everything = output
+
+
+class _State:
+    tee = True
+    everything: Output | None = None
+
+
+_state = _State()
+
+
+class _Told(threading.local):
+    """Whether this thread is writing what has been kept already. Not a context variable: tasks and threads started
+    meanwhile would inherit it."""
+
+    already = False
+
+
+_told = _Told()
+
+
+def _output() -> Output | None:
+    output = current.get()
+    return _state.everything if output is None else output
+
+
+def _pass_on(write: Callable[[Any], Any], thing: Any) -> None:
+    """Hands what was kept to where it would have gone without us. The terminal may be gone, or unable to show it: in
+    an attempt that is no reason to fail, since the text is safe."""
+    if not _state.tee:
+        return
+    before, _told.already = _told.already, True
+    try:
+        write(thing)
+    except (OSError, ValueError):
+        pass
+    finally:
+        _told.already = before
+
+
+class _Stream:
+    """sys.stdout or sys.stderr, with an ear for attempts. All else is the original's."""
+
+    def __init__(self, original: TextIO) -> None:
+        self.original = original
+
+    def write(self, text: str) -> int:
+        output = _output()
+        if output is None:
+            return self.original.write(text)
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if not _told.already:
+            output.write(text)
+        _pass_on(self.original.write, text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        if _output() is None:
+            self.original.flush()
+        else:
+            with suppress(OSError, ValueError):
+                self.original.flush()
+
+    @property
+    def buffer(self) -> _Bytes:
+        return _Bytes(self.original)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+    def __repr__(self) -> str:
+        return f"<{self.original!r}, kept with attempts>"
+
+
+class _Bytes:
+    """The stream below, for those who print bytes."""
+
+    def __init__(self, text: TextIO) -> None:
+        self._encoding = text.encoding or "utf-8"
+        self.original = text.buffer
+
+    def write(self, data: bytes) -> int:
+        output = _output()
+        if output is None:
+            return self.original.write(data)
+        if not _told.already:
+            output.write(bytes(data).decode(self._encoding, "replace"))
+        _pass_on(self.original.write, data)
+        return len(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+
+class _Handing:
+    """Stands in for Logger.callHandlers: keeps the record for the attempt, then lets the handlers have it."""
+
+    def __init__(self, original: Callable[[logging.Logger, logging.LogRecord], None]) -> None:
+        self.original = original
+
+    def __get__(self, logger: logging.Logger | None, owner: type[logging.Logger] | None = None) -> Any:
+        return self if logger is None else MethodType(self, logger)
+
+    def __call__(self, logger: logging.Logger, record: logging.LogRecord) -> None:
+        output = _output()
+        if output is None or _told.already:
+            self.original(logger, record)
+            return
+        output.write(_line(record))
+        _told.already = True
+        try:
+            self.original(logger, record)
+        finally:
+            _told.already = False
+
+
+_format = logging.Formatter("%(levelname)s %(name)s: %(message)s").format
+
+
+def _line(record: logging.LogRecord) -> str:
+    traced = record.exc_text
+    try:
+        return f"{_format(record)}\n"
+    except Exception:  # noqa: BLE001 - a message that does not fit its arguments; the handlers will say so themselves
+        return f"{record.levelname} {record.name}: {record.msg!r} with {record.args!r}\n"
+    finally:
+        # A formatter leaves the traceback it made on the record; the handlers' own may want to make it differently.
+        record.exc_text = traced

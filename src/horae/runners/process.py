@@ -1,0 +1,178 @@
+"""One child process, from its start to its burial: a thread stays with it all the time."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from horae.runners.messages import Channel
+
+_LAST_WORDS = 1.0
+"""Seconds between a process closing its socket and its end, before it is helped along."""
+_LAST_LOOKS = 200
+_LONGEST_ARGUMENTS = 64 * 1024
+_BOOT = (
+    "import json, sys; given = json.loads(sys.argv.pop()); sys.path[:] = given['path']; sys.argv[:] = given['argv']; "
+    "from horae.runners.child import main; main(given)"
+)
+
+
+class Process:
+    """A process that runs `horae.runners.child`, leader of a session and group of its own.
+
+    Nothing of ours but standard output and error is open in it: it is a new program, not a fork.
+    """
+
+    def __init__(self, *, memory: int, flush_every: float, tee: bool) -> None:
+        self.uses = 0
+        self.ready = False
+        """It has said that it can take work."""
+        self._given = {"memory": memory, "flush_every": flush_every, "tee": tee}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._buried = False
+        self._closed = False
+        self._owed: int | None = None
+        """The signal that was to be sent before there was a process."""
+        ours, self._theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self._their_lifeline, self._lifeline = os.pipe()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def send(self, *message: Any) -> None:
+        """Waits until it is on its way. Raises OSError when the process is gone."""
+        self._channel.send(*message)
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the process and its whole group, as soon as there is one; never to a stranger."""
+        with self._lock:
+            if self._buried:
+                return
+            if self._process is None:
+                if self._owed != signal.SIGKILL:
+                    self._owed = number
+                return
+            with suppress(OSError):
+                os.killpg(self._process.pid, number)
+
+    def live(self, post: Callable[..., None]) -> None:
+        """The whole life of the process, in one thread; `post` is given every message, then ("gone", exit code).
+
+        Raises what starting it raises.
+        """
+        try:
+            process = self._start()
+            try:
+                self._listen(process, post)
+            finally:
+                self._bury(process)
+        finally:
+            self.close()
+        with suppress(RuntimeError):
+            post("gone", process.returncode)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        argv = sys.argv if sum(map(len, sys.argv)) < _LONGEST_ARGUMENTS else sys.argv[:1]
+        given = self._given | {
+            "path": [entry for entry in sys.path if isinstance(entry, str)],
+            "argv": argv,
+            "parent": os.getpid(),
+            "socket": self._theirs.fileno(),
+            "lifeline": self._their_lifeline,
+        }
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - what multiprocessing uses: -O, -W, -X and the like
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own code
+            [sys.executable, *flags, "-c", _BOOT, json.dumps(given)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(self._theirs.fileno(), self._their_lifeline),
+            start_new_session=True,
+            env={**os.environ, "HORAE_CHILD": "1"},
+        )
+        self._theirs.close()
+        os.close(self._their_lifeline)
+        self._their_lifeline = -1
+        with self._lock:
+            self._process = process
+        if self._owed is not None:
+            self.signal(self._owed)
+        return process
+
+    def _listen(self, process: subprocess.Popen[bytes], post: Callable[..., None]) -> None:
+        """Until the process has ended, or has closed its socket. One that a fork of it holds open says nothing."""
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        watch = _watched(process.pid)
+        if watch is not None:
+            poll.register(watch, select.POLLIN)
+        try:
+            while True:
+                arrived = {descriptor for descriptor, _ in poll.poll(None if watch is not None else 1000)}
+                if self._channel.fileno() in arrived:
+                    messages = self._channel.receive()
+                    if messages is None:
+                        break
+                    for message in messages:
+                        self.ready = True
+                        post(*message)
+                elif _has_ended(process):
+                    return
+            for _ in range(_LAST_LOOKS):
+                if _has_ended(process):
+                    break
+                time.sleep(_LAST_WORDS / _LAST_LOOKS)
+        except RuntimeError:
+            return  # the loop is closed: nobody is left to hear it
+        finally:
+            if watch is not None:
+                os.close(watch)
+
+    def _bury(self, process: subprocess.Popen[bytes]) -> None:
+        """Ends what is left of the group, then the zombie: until then nobody else can have got its number."""
+        self.signal(signal.SIGKILL)
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with self._lock:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self._buried = True
+
+    def close(self) -> None:
+        """Gives back our ends of the socket and the lifeline; for a process that never lived, all of them."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = self._buried = True
+        self._channel.close()
+        self._theirs.close()
+        os.close(self._lifeline)
+        if self._their_lifeline >= 0:
+            os.close(self._their_lifeline)
+
+
+def _watched(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process ends, where the system has such."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has, if possible without burying it."""
+    if hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    return process.poll() is not None

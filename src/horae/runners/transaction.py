@@ -1,0 +1,151 @@
+"""`run.transaction`: a task's own writes join the transaction that settles its attempt, or never happened.
+
+It begins at first use. When the task returns, its end is settled in that same transaction, after the fence was checked;
+when it fails, is cancelled, or takes longer than the limit, everything is rolled back. Meanwhile calls on the app are
+refused: they would wait for a writer that this very transaction holds, or look as if they belonged to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import ContextVar
+from typing import Any
+
+from horae.errors import Conflict, HoraeError, TransactionExpired
+from horae.runners.waiting import awaited
+from horae.store.port import Joined, Settled, Settlement
+
+current: ContextVar[Joining | None] = ContextVar("horae_transaction", default=None)
+
+Opener = Callable[[], AbstractAsyncContextManager[Joined]]
+
+
+class Joining:
+    """One attempt's transaction: nothing until the first statement, then open until it is committed or rolled back."""
+
+    __slots__ = ("_context", "_ends_at", "_joined", "_limit", "_lock", "_loop", "_open", "_over", "_timer", "expired")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, opener: Opener, limit: float) -> None:
+        self._loop = loop
+        self._open = opener
+        self._limit = limit
+        self._lock = asyncio.Lock()
+        self._context: AbstractAsyncContextManager[Joined] | None = None
+        self._joined: Joined | None = None
+        self._ends_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._over: asyncio.Task[None] | None = None
+        self.expired = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._joined is not None
+
+    async def execute(self, sql: str, parameters: Any = None) -> Any:
+        async with self._lock:
+            if self._joined is None:
+                await self._begin()
+            joined = self._joined
+            assert joined is not None
+            try:
+                async with asyncio.timeout_at(self._ends_at):
+                    return await joined.execute(sql, parameters)
+            except TimeoutError:
+                await self._close()
+                self.expired = True
+                raise self._too_long() from None
+
+    async def _begin(self) -> None:
+        if self.expired:
+            raise self._too_long()
+        context = self._open()
+        self._joined = await context.__aenter__()
+        self._context = context
+        self._ends_at = self._loop.time() + self._limit
+        self._timer = self._loop.call_later(self._limit, self._expire)
+
+    def _expire(self) -> None:
+        self.expired = True
+        self._over = self._loop.create_task(self.roll_back())
+
+    async def settle(self, settlement: Settlement) -> Settled:
+        """Settles the attempt and commits. Raises what committing raises; nothing is left open."""
+        async with self._lock:
+            if self._joined is None:
+                raise self._too_long()
+            try:
+                answer = await self._joined.settle(settlement)
+            except BaseException:
+                await self._close()
+                raise
+            context = self._forget()
+            await context.__aexit__(None, None, None)
+            return answer
+
+    async def roll_back(self) -> None:
+        async with self._lock:
+            await self._close()
+
+    async def _close(self) -> None:
+        """Ends it without a settlement, which undoes everything."""
+        if self._context is not None:
+            context = self._forget()
+            with suppress(HoraeError):
+                await context.__aexit__(None, None, None)
+
+    def _forget(self) -> AbstractAsyncContextManager[Joined]:
+        context, self._context, self._joined = self._context, None, None
+        assert context is not None
+        if self._timer is not None:
+            self._timer.cancel()
+        return context
+
+    def _too_long(self) -> TransactionExpired:
+        return TransactionExpired(
+            f"run.transaction lasted longer than {self._limit:g} s and was rolled back",
+            hint="Do slow work before its first statement, or raise the setting transaction_limit.",
+        )
+
+
+class AwaitedTransaction:
+    """`run.transaction` in async tasks: `rows = await run.transaction.execute(…)`."""
+
+    def __init__(self, joining: Joining) -> None:
+        self._joining = joining
+        current.set(joining)
+
+    async def execute(self, sql: str, parameters: Any = None) -> Any:
+        return await self._joining.execute(sql, parameters)
+
+    def commit(self) -> None:
+        raise refusal("commit")
+
+    def rollback(self) -> None:
+        raise refusal("rollback")
+
+
+class BlockingTransaction:
+    """`run.transaction` in sync tasks, which run in a thread: every statement is handed to the loop and waited for."""
+
+    def __init__(self, joining: Joining, loop: asyncio.AbstractEventLoop) -> None:
+        self._joining = joining
+        self._loop = loop
+        current.set(joining)
+
+    def execute(self, sql: str, parameters: Any = None) -> Any:
+        return awaited(asyncio.run_coroutine_threadsafe(self._joining.execute(sql, parameters), self._loop))
+
+    def commit(self) -> None:
+        raise refusal("commit")
+
+    def rollback(self) -> None:
+        raise refusal("rollback")
+
+
+def refusal(verb: str) -> Conflict:
+    return Conflict(
+        f"run.transaction has no {verb} of its own",
+        hint="It is committed together with the task's end when the task returns, and undone when it raises.",
+    )

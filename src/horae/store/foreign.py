@@ -1,0 +1,71 @@
+"""Statements that are not the catalog's: what must not be run in a transaction that is not theirs, and how it is found.
+
+Only the head of a statement is read; what the database itself can refuse is left to it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from horae.errors import InvalidInput, shown
+
+_SPACE = re.compile(r"(?:[\s;]|--[^\n]*)*")
+_WORD = re.compile(r"[A-Za-z_]*")
+_CONTROL = frozenset({"COMMIT", "ROLLBACK", "END", "ABORT", "BEGIN", "START", "SAVEPOINT", "RELEASE"})
+NOT_ITS_OWN = "Leave it out: the transaction is committed together with the run's end, or rolled back."
+
+
+def head(sql: str, *, nested: bool) -> tuple[str, str]:
+    """The first two words in capitals, past space, comments and empty statements; "" where there is none.
+
+    `nested`: comments may hold comments, as on PostgreSQL.
+    """
+    first = _skipped(sql, 0, nested=nested)
+    word = _WORD.match(sql, first)
+    assert word is not None
+    following = _WORD.match(sql, _skipped(sql, word.end(), nested=nested))
+    assert following is not None
+    return word.group().upper(), following.group().upper()
+
+
+def is_blank(sql: str, *, nested: bool) -> bool:
+    """Whether there is nothing to run."""
+    return _skipped(sql, 0, nested=nested) == len(sql)
+
+
+def check(sql: object, *, nested: bool) -> str:
+    """The statement, unless there is none or it would end, split or begin a transaction."""
+    if not isinstance(sql, str) or is_blank(sql, nested=nested):
+        raise InvalidInput(f"Not a statement: {shown(sql)}", hint="Give the text of one SQL statement.")
+    word, following = head(sql, nested=nested)
+    if word in _CONTROL or (word, following) == ("PREPARE", "TRANSACTION"):
+        raise InvalidInput(f"{word} cannot be run here: the transaction is the run's own", hint=NOT_ITS_OWN)
+    return sql
+
+
+def several() -> InvalidInput:
+    return InvalidInput("More than one statement at once", hint="Execute them one after the other.")
+
+
+def _skipped(sql: str, at: int, *, nested: bool) -> int:
+    """Where the next word or sign begins."""
+    while True:
+        space = _SPACE.match(sql, at)
+        assert space is not None
+        at = space.end()
+        if not sql.startswith("/*", at):
+            return at
+        at = _after_comment(sql, at + 2, nested=nested)
+
+
+def _after_comment(sql: str, at: int, *, nested: bool) -> int:
+    depth = 1
+    while depth:
+        closes = sql.find("*/", at)
+        opens = sql.find("/*", at) if nested else -1
+        if closes < 0:
+            return len(sql)
+        inner = 0 <= opens < closes
+        depth += 1 if inner else -1
+        at = (opens if inner else closes) + 2
+    return at

@@ -1,0 +1,94 @@
+"""Transactions that a task's own statements join, on PostgreSQL, and the connections they have to themselves.
+
+Such a transaction lasts as long as the task lets it, so it never takes a connection that claims need. Foreign
+statements run under the server's own settings. Each is prepared, which the server does with one statement only: what
+follows a semicolon cannot slip through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import psycopg
+from psycopg import AsyncConnection, pq
+from psycopg.types.uuid import UUIDLoader
+
+from horae.errors import InvalidInput, StoreUnavailable
+from horae.store import foreign
+from horae.store.driver import Parameters, Row
+from horae.store.postgres.failures import translated
+from horae.store.postgres.transaction import PLANNING, PostgresTransaction, Prepared
+from horae.store.records import Rows
+
+_THEIRS = "SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT"
+_OURS = (
+    "SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL ROLE NONE; SET LOCAL search_path = pg_catalog;"
+    " SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
+)
+_LEFT_BEHIND = (
+    "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();"
+    " DISCARD TEMP; DISCARD SEQUENCES; "
+) + "; ".join(PLANNING)
+
+
+class PostgresJoined(PostgresTransaction):
+    """First statements of a task's own, then, from `conclude` on, the catalog's."""
+
+    __slots__ = ("_clock", "_place", "_theirs")
+
+    def __init__(
+        self,
+        connection: AsyncConnection[Row],
+        prepared: Prepared,
+        now: int,
+        place: str,
+        clock: Callable[[AsyncConnection[Row]], Awaitable[int]],
+    ) -> None:
+        super().__init__(connection, prepared, now)
+        self._place = place
+        self._clock = clock
+        self._theirs = False
+
+    @property
+    def spoiled(self) -> bool:
+        return self._connection.info.transaction_status != pq.TransactionStatus.INTRANS
+
+    async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
+        text = foreign.check(sql, nested=True)
+        connection = self._connection
+        if not self._theirs:
+            await self.raw(_THEIRS)
+            self._theirs = True
+        cursor = connection.cursor()
+        cursor.adapters.register_loader("uuid", UUIDLoader)
+        try:
+            await cursor.execute(text.encode(), parameters, prepare=True)
+            described = cursor.description
+            rows = [] if described is None else await cursor.fetchall()
+        except psycopg.errors.SyntaxError as error:
+            if "multiple commands" in str(error):
+                raise foreign.several() from error
+            raise
+        except psycopg.Error as error:
+            if connection.closed:
+                raise StoreUnavailable(
+                    f"The connection to {self._place} was lost: {error}",
+                    hint="Nothing of this transaction was written; try again.",
+                ) from error
+            raise
+        if connection.info.transaction_status == pq.TransactionStatus.IDLE:
+            raise InvalidInput("The statement has ended the run's own transaction", hint=foreign.NOT_ITS_OWN)
+        return Rows(rows, cursor.rowcount, () if described is None else tuple(column.name for column in described))
+
+    async def conclude(self) -> None:
+        # What is left for the commit to check runs foreign triggers: under the settings their statements had.
+        await self.foreign("SET CONSTRAINTS ALL IMMEDIATE")
+        await self.raw(_OURS)
+        async with translated(self._place):
+            self.now = await self._clock(self._connection)
+
+
+async def clean(connection: AsyncConnection[Row]) -> None:
+    """Takes back what foreign statements may have left in a session; what is prepared stays so."""
+    async with translated("a returned connection"):
+        await connection.execute(_LEFT_BEHIND)

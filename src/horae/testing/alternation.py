@@ -1,0 +1,115 @@
+"""A thread for an event loop on virtual time, by turns with a loop on real time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from horae.testing.virtual_loop import VirtualLoop
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+_FEW_ROUNDS = 10
+
+
+def shut_down(loop: VirtualLoop) -> None:
+    """Cancels every task, drops what they raise, ends asynchronous generators and threads, and closes the loop.
+
+    RuntimeError, once the loop is closed, where tasks would not end.
+    """
+    try:
+        rounds = 0
+        while left := asyncio.all_tasks(loop):  # a task that is ending may start others
+            if rounds == _FEW_ROUNDS:
+                raise RuntimeError(f"Cancelled {rounds} times, tasks would not end: {left}")
+            rounds += 1
+            with suppress(RuntimeError):
+                loop.run_through(_ended(left))
+    finally:
+        try:
+            loop.run_through(loop.shutdown_asyncgens())
+            loop.run_through(loop.shutdown_default_executor())
+        finally:
+            loop.close()
+
+
+async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+    # In the order they were made, as far as their names tell: a set has none.
+    for task in sorted(tasks, key=lambda task: (len(task.get_name()), task.get_name())):
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Alternation:
+    """The thread in which a VirtualLoop runs, by turns with a loop on real time that awaits it.
+
+    The inner loop runs only during a `call`, in between it rests, and may be looked at from outside: an asyncio.Event
+    that is set then is noticed by the next run. Calls happen one after another, in the order they were made.
+    """
+
+    def __init__(self, loop: VirtualLoop, *, grace: float = 5.0) -> None:
+        """`grace`: how long a call that was cancelled waits for the inner loop to rest, in real seconds."""
+        self.loop = loop
+        self.grace = grace
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="alternation")
+        self._lock = threading.Lock()
+        self._closed = False
+
+    async def call(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """What `function` answers or raises, called in the thread. Cancelling interrupts the inner loop first."""
+        if asyncio.get_running_loop() is self.loop:
+            raise RuntimeError("The inner loop cannot wait for a call to itself")
+        ended = False
+
+        def perform() -> tuple[_T | None, BaseException | None]:
+            nonlocal ended
+            try:
+                return function(*args, **kwargs), None
+            except BaseException as error:  # noqa: BLE001 - raised again by whoever awaits the call
+                return None, error
+            finally:
+                with self._lock:  # an interruption is meant for this call or it comes too late
+                    ended = True
+                    self.loop.forget_interruption()
+
+        work = self._thread.submit(perform)
+        future = asyncio.wrap_future(work)
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError:
+            if not work.cancel():
+                with self._lock:
+                    if not ended:
+                        self.loop.interrupt()
+                await asyncio.wait({future}, timeout=self.grace)
+            raise
+        answer, error = future.result()
+        if isinstance(error, asyncio.CancelledError):
+            raise RuntimeError("What was called in the inner loop was cancelled there") from error
+        if error is not None:
+            raise error
+        return answer  # type: ignore[return-value]  # without an error it is what the function answered
+
+    async def close(self) -> None:
+        """Shuts the loop down (`shut_down`) and ends the thread. Once is enough, twice does no harm."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self.call(shut_down, self.loop)
+        finally:
+            # At rest, the thread ends at once; it is waited for only then.
+            self._thread.shutdown(wait=self.loop.is_closed())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,277 @@
+"""`Simulation`: an app's real engine and store on a simulated clock, in milliseconds, the same way every time.
+
+    async with Simulation(app, start=datetime(2026, 1, 1, tzinfo=UTC)) as sim:
+        starts = await sim.advance("1d")
+        assert [time for job, task, time in starts if job == "nightly"] == [...]
+
+Time passes only inside `advance` and `jump`. Async tasks live on simulated time: `asyncio.sleep(3600)` is an hour of it
+and takes no time at all. Sync tasks take none. Tasks with a process of their own, and a PostgreSQL store, are waited
+for while the clock stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+
+from horae.app.home import Home
+from horae.app.horae import Horae
+from horae.app.stores import make_driver, ready
+from horae.core.duration import DurationLike, parse_duration
+from horae.core.instant import aware
+from horae.engine.engine import Engine, Host
+from horae.engine.tuning import Tuning
+from horae.errors import Conflict, InvalidInput, shown
+from horae.events import AttemptStarted
+from horae.runners import waiting
+from horae.runners.processes import Processes
+from horae.store.port import Store
+from horae.testing.alternation import Alternation
+from horae.testing.faults import Faults, FaultyCatalog
+from horae.testing.turns import Turns
+from horae.testing.virtual_loop import VirtualLoop
+
+Answer = TypeVar("Answer")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+KEEPING = {
+    "heartbeat": 3600,
+    "spacing": 0,
+    "late_after": None,
+    "reap_every": 600,
+    "sweep_every": 3600,
+    "retain_every": 86_400,
+}
+"""One node alone has nobody to prove its life to; a year of heartbeats would be most of a simulated year."""
+
+
+class Started(NamedTuple):
+    """One start of a task, as `advance` and `jump` list them."""
+
+    job: str
+    task: str
+    time: datetime
+
+
+class Simulation:
+    """An async context manager. `seed` shuffles the order of tasks that are ready at the same time."""
+
+    def __init__(
+        self,
+        app: Horae,
+        start: datetime = START,
+        *,
+        seed: int | None = None,
+        faults: Faults | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        """`settings` are the engine's, as of Horae; by default those of the app with a keeper that seldom looks."""
+        if not isinstance(app, Horae):
+            raise InvalidInput(f"Cannot simulate {shown(app)}", hint="Give it an app: Simulation(Horae(…)).")
+        self._app = app
+        self._start = aware(start, "start")
+        self._skew = timedelta(0)
+        self._faults = faults or Faults()
+        self._random = Random(seed)  # noqa: S311 - chance for tests
+        self._tuning = replace(app.tuning, **{**KEEPING, **(settings or {})})
+        self._loop = VirtualLoop(seed)
+        self._turns = Alternation(self._loop)
+        self._starts: list[Started] = []
+        self._home: _SimulatedHome | None = None
+        self._before: Home | None = None
+        self._listening: Callable[[], None] | None = None
+        self.store: FaultyCatalog | None = None
+
+    # ---- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        return self._start + timedelta(microseconds=self._loop.ticks) + self._skew
+
+    async def advance(self, duration: DurationLike) -> list[Started]:
+        """Passes through every moment of `duration`; returns the starts since the last call."""
+        seconds = parse_duration(duration, name="duration").total_seconds()
+        return await self._run(self._loop.run_to, self._loop.time() + seconds)
+
+    async def jump(self, at: datetime | DurationLike) -> list[Started]:
+        """Moves the clock in one step, to a time or by a duration: a suspend, a late look. Then what is due is done."""
+        target = at if isinstance(at, datetime) else self.now + parse_duration(at, name="at")
+        seconds = (aware(target, "at") - self.now).total_seconds()
+        if seconds < 0:
+            raise InvalidInput(
+                f"Cannot jump back to {shown(target)}", hint="Use set_clock for a clock that is set back."
+            )
+        return await self._run(self._loop.jump_to, self._loop.time() + seconds)
+
+    async def set_clock(self, at: datetime) -> list[Started]:
+        """Sets the store's clock, forward or back, as an operator might; no time passes."""
+        self._skew += aware(at, "at") - self.now
+        return await self._run(self._loop.run_to, self._loop.time())
+
+    async def _run(self, move: Callable[[float], None], to: float) -> list[Started]:
+        self._check_open()
+        await self._turns.call(move, to)
+        return self._taken()
+
+    def _taken(self) -> list[Started]:
+        starts, self._starts = self._starts, []
+        return starts
+
+    # ---- life --------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Simulation:
+        if self._app.engine is not None:
+            raise Conflict("This app runs already; a simulation would run it a second time", hint="Stop it first.")
+        self._before = self._app.home
+        self._home = _SimulatedHome(self._turns, self._make, self._ready)
+        self._home.keeps_store = self._app.url == "sqlite://"
+        self._app.home = self._home
+        self._listening = self._app.events.listen(self._started, AttemptStarted)
+        try:
+            await self._through(self._open())
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                await self._through(self._app.shut(), limit=self._app.grace_period + 60)
+            else:
+                await self._through(self._crash())
+        finally:
+            await self._end()
+
+    async def crash(self) -> list[Started]:
+        """Drops the process' memory without stopping anything, and starts the app again on the same store."""
+        self._check_open()
+        await self._through(self._crash())
+        await self._through(self._open())
+        return self._taken()
+
+    async def _open(self) -> None:
+        await self._app.open(_SimulatedHost(self._loop, self._tuning), self._tuning)
+
+    async def _crash(self) -> None:
+        engine, self._app.engine = self._app.engine, None
+        if engine is None:
+            return
+        await _killed(engine, self.store)
+        if self._home is not None and self._app.url != "sqlite://":
+            await self._home.close()
+
+    async def _end(self) -> None:
+        if self._listening is not None:
+            self._listening()
+        if self._home is not None and self._app.url == "sqlite://" and self.store is not None:
+            await self._through(self.store.driver.close())
+        await self._turns.close()
+        if self._before is not None:
+            self._app.home = self._before
+
+    def _started(self, event: AttemptStarted) -> None:
+        self._starts.append(Started(event.job, event.task, self.now))
+
+    def _check_open(self) -> None:
+        if self._app.home is not self._home:
+            raise Conflict("This simulation is not open", hint="Write: async with Simulation(app) as sim: …")
+
+    async def _through(self, work: Coroutine[Any, Any, Answer], limit: float = 60.0) -> Answer:
+        return await self._turns.call(self._loop.run_through, work, limit=limit)
+
+    # ---- the store ---------------------------------------------------------------------------------------------------
+
+    def _make(self) -> FaultyCatalog:
+        if self.store is not None and self._app.url == "sqlite://":
+            return self.store
+        self.store = FaultyCatalog(make_driver(self._app.url, clock=lambda: self.now))
+        self.store.random = self._random
+        if self.store.driver.dialect != "sqlite":
+            self.store.under_way = self._loop.holding
+        return self.store
+
+    async def _ready(self, store: FaultyCatalog) -> None:
+        with self._loop.background(), store.under_way():
+            await ready(store)
+        for node in await store.nodes():
+            if node.state == "ALIVE" and not node.lock_free:
+                raise Conflict(
+                    f"A live node ({node.name or node.node}) works on {self._app.url}: simulated time is not for it",
+                    hint="Simulate an app with a store of its own, such as sqlite://.",
+                )
+        store.faults = self._faults
+
+
+async def _killed(engine: Engine, store: FaultyCatalog | None) -> None:
+    await engine.crash()
+    if store is not None:
+        # What the system does with a killed process' locks.
+        with store.under_way():
+            await store.driver.free_lock(engine.node)
+
+
+class _SimulatedHost(Host):
+    """Tasks run where time stands still for them; the keeper's timers make no moments of their own."""
+
+    def __init__(self, loop: VirtualLoop, tuning: Tuning) -> None:
+        self._loop = loop
+        self.threads = Turns(loop)
+        self.processes = _HeldProcesses(loop, memory_limit=tuning.process_memory, tee=tuning.tee)
+
+    def background(self) -> AbstractContextManager[None]:
+        return self._loop.background()
+
+
+class _HeldProcesses(Processes):
+    """Real processes: simulated time stands still until one has answered."""
+
+    def submit(self, work: Any, *, done: Any, output: Any, request: Any) -> Any:
+        loop = self.loop
+        assert isinstance(loop, VirtualLoop)
+        loop.hold()
+
+        def finished(value: Any, failure: Any) -> None:
+            loop.release()
+            done(value, failure)
+
+        return super().submit(work, done=finished, output=output, request=request)
+
+
+class _SimulatedHome(Home):
+    """The store lives in the virtual loop; whoever calls from outside has it run until the answer is there."""
+
+    def __init__(self, turns: Alternation, make: Callable[[], Any], prepare: Callable[[Any], Awaitable[None]]) -> None:
+        super().__init__(make, prepare)
+        self.keeps_store = False
+        self._turns = turns
+        self._loop = turns.loop
+
+    async def call(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
+        self.refuse_inside_transaction()
+        if asyncio.get_running_loop() is self._turns.loop:
+            return await work(await self.store())
+        return await self._turns.call(self._turns.loop.run_through, self._there(work))
+
+    def call_blocking(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
+        self.refuse_inside_transaction()
+        if waiting.here.park is not None:
+            return waiting.awaited(asyncio.run_coroutine_threadsafe(self._there(work), self._turns.loop))
+        return asyncio.run(self._turns.call(self._turns.loop.run_through, self._there(work)))
+
+    def settle_here(self) -> None:
+        """It is at home already."""
+
+    async def close(self) -> None:
+        """A store in memory is closed with the simulation: it is all there is of the catalog."""
+        if self.keeps_store:
+            self._store = None
+        else:
+            await super().close()

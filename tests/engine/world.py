@@ -1,0 +1,85 @@
+"""What the engine's tests share: an app on a store in memory, simulated time, and short ways to read what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from horae import Horae
+from horae.core.duration import parse_duration
+from horae.core.report import Report, TaskRow
+from horae.store.port import RunRecord
+from horae.testing.simulation import Simulation, Started
+
+Answer = TypeVar("Answer")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def simulate(app: Horae, body: Callable[[Simulation], Awaitable[Answer]], **options: Any) -> Answer:
+    """What `body` answers, with `app` under way on simulated time."""
+
+    async def main() -> Answer:
+        async with Simulation(app, **options) as sim:
+            return await body(sim)
+
+    return asyncio.run(main())
+
+
+def after(duration: str) -> datetime:
+    """The moment `duration` after the simulation's start."""
+    return START + parse_duration(duration)
+
+
+def offsets(starts: Iterable[Started], job: str | None = None, task: str | None = None) -> list[str]:
+    """When things started, counted from the simulation's start: 1:30:00."""
+    return [
+        str(each.time - START)
+        for each in starts
+        if (job is None or each.job == job) and (task is None or each.task == task)
+    ]
+
+
+def clock(moment: datetime | None) -> str | None:
+    """A moment as it is counted from the simulation's start."""
+    return None if moment is None else str(moment - START)
+
+
+async def oldest_first(app: Horae, job: str | None = None, limit: int = 1000) -> list[RunRecord]:
+    runs = await app.runs(job=job, limit=limit)
+    return sorted(runs, key=lambda run: (run.scheduled_time, run.created_at, run.job_name))
+
+
+async def states(app: Horae, job: str | None = None) -> list[str]:
+    """The states of a job's runs with their reasons, by slot: COMPLETED, SKIPPED (overlap)."""
+    return [shown(run) for run in await oldest_first(app, job)]
+
+
+def shown(run: RunRecord) -> str:
+    return str(run.state) if run.reason is None else f"{run.state} ({run.reason})"
+
+
+async def only_run(app: Horae, job: str | None = None) -> RunRecord:
+    (run,) = await app.runs(job=job)
+    return run
+
+
+async def reports(app: Horae, job: str | None = None) -> list[Report]:
+    return [await app.report(run.run_id) for run in await oldest_first(app, job)]
+
+
+async def only_report(app: Horae, job: str | None = None) -> Report:
+    return await app.report((await only_run(app, job)).run_id)
+
+
+def tasks(report: Report) -> dict[str, str]:
+    return {task.name: str(task.state) for task in report.tasks}
+
+
+def attempts(task: TaskRow) -> list[tuple[str, str | None]]:
+    """Each try of a task: its state, and when it began."""
+    return [(str(each.state), clock(each.started_at)) for each in task.attempts]
+
+
+HOUR = timedelta(hours=1)

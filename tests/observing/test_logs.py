@@ -1,0 +1,317 @@
+"""Events as log records, seen through real loggers, handlers and formatters."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.observing.samples import RUN, SAMPLES, attempt, ended, sample, started
+
+from horae import events, logs
+from horae.events import EVENTS, Event, RunPassed, Stream
+
+
+@contextmanager
+def bare_logging() -> Iterator[logging.Logger]:
+    """Logging as a program finds it that has set up nothing: pytest's handlers, new ones in every phase, put aside."""
+    root, horae = logging.getLogger(), logging.getLogger("horae")
+    handlers, level = root.handlers[:], horae.level
+    root.handlers.clear()
+    try:
+        yield horae
+    finally:
+        root.handlers[:] = handlers
+        horae.handlers.clear()
+        horae.setLevel(level)
+
+
+def told(caplog: pytest.LogCaptureFixture, *emitted: Event, level: int = logging.DEBUG) -> list[logging.LogRecord]:
+    """The records these events leave."""
+    caplog.clear()
+    stream = Stream()
+    detach = logs.attach(stream)
+    with caplog.at_level(level, "horae"):
+        for event in emitted:
+            stream.emit(event)
+    detach()
+    return list(caplog.records)
+
+
+def one(caplog: pytest.LogCaptureFixture, event: Event) -> logging.LogRecord:
+    (record,) = told(caplog, event)
+    return record
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
+def test_every_event_becomes_one_record_with_all_its_fields(event: Any, caplog: pytest.LogCaptureFixture) -> None:
+    record = one(caplog, event)
+    assert record.name in ("horae.runs", "horae.engine", "horae.store")
+    carried = {name: value for name, value in vars(record).items() if name.startswith("horae_")}
+    expected = {f"horae_{name}": value for name, value in event._asdict().items()}
+    assert carried == {**expected, "horae_event": type(event).__name__}
+    message = record.getMessage()
+    assert message
+    assert message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (ended(), f"nightly COMPLETED in 1.2 s ({RUN})"),
+        (
+            ended(state="CANCELLED", reason="operator", seconds=125.0),
+            f"nightly CANCELLED in 2 min 5 s: operator ({RUN})",
+        ),
+        (started(), f"nightly started, 250 ms after its time ({RUN})"),
+        (started(is_recovery=True), f"nightly started to make up for a missed slot, 250 ms after its time ({RUN})"),
+        (sample(events.AttemptEnded), f"nightly/main attempt 1 FAILED in 750 ms: ValueError: no rows ({RUN})"),
+        (sample(events.RunParked), f"nightly waits until 2026-03-01T02:00:30.000Z to try again ({RUN})"),
+        (sample(RunPassed), "nightly SKIPPED 2 times: overlap"),
+        (RunPassed("nightly", "MISSED", 1, None, False), "nightly MISSED"),
+        (sample(events.EngineStarted), "node alpha started: 12 jobs, 50 slots"),
+        (events.EngineStarted("5d0c", None, 1, 1), "node 5d0c started: 1 job, 1 slot"),
+        (sample(events.StoreFound), "catalog is back after 4.5 s"),
+        (events.StoreFound(7_800.0), "catalog is back after 2 h 10 min"),
+        (sample(events.DefinitionsRegistered), "jobs registered: 1 new, 2 changed, 9 as they were"),
+    ],
+)
+def test_a_message_reads_like_a_sentence(event: Event, message: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert one(caplog, event).getMessage() == message
+
+
+@pytest.mark.parametrize(
+    ("event", "level"),
+    [
+        (ended(), "INFO"),
+        (ended(state="COMPLETED_WITH_ERRORS"), "WARNING"),
+        (ended(state="FAILED"), "WARNING"),
+        (ended(state="FAILED_STALE"), "WARNING"),
+        (ended(state="CANCELLED", reason="operator"), "INFO"),
+        (ended(state="CANCELLED", reason="timeout"), "WARNING"),
+        (attempt(state="SUCCESS", error=None), "DEBUG"),
+        (attempt(state="FAILED"), "WARNING"),
+        (attempt(state="TIMEOUT"), "WARNING"),
+        (attempt(state="CANCELLED"), "INFO"),
+        (attempt(state="LOST"), "WARNING"),
+        (RunPassed("nightly", "SKIPPED", 1, "overlap", False), "INFO"),
+        (RunPassed("nightly", "MISSED", 1, "missed", False), "WARNING"),
+        (RunPassed("nightly", "UNSCHEDULABLE", 1, None, False), "WARNING"),
+        (started(), "INFO"),
+        (sample(events.Planned), "DEBUG"),
+        (sample(events.Claimed), "DEBUG"),
+        (sample(events.StoreLost), "ERROR"),
+        (sample(events.LoopFailed), "ERROR"),
+        (sample(events.NodeExpelled), "ERROR"),
+        (sample(events.HookFailed), "WARNING"),
+        (sample(events.RunFenced), "WARNING"),
+    ],
+)
+def test_how_loud_an_event_is_depends_on_what_it_means(
+    event: Event, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert one(caplog, event).levelname == level
+
+
+def test_what_is_below_the_level_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    records = told(caplog, *SAMPLES, level=logging.ERROR)
+    assert {record.levelname for record in records} == {"ERROR"}
+
+
+def test_the_words_are_not_even_made_where_nobody_would_read_them(caplog: pytest.LogCaptureFixture) -> None:
+    class Unreadable(float):
+        def __format__(self, spec: str) -> str:
+            raise AssertionError("formatted for nobody")
+
+    assert told(caplog, ended(seconds=Unreadable(1.5)), level=logging.WARNING) == []
+    # The same event does make words, and fail, where somebody reads: so the first half could have failed.
+    (complaint,) = told(caplog, ended(seconds=Unreadable(1.5)), level=logging.INFO)
+    assert "failed at RunEnded" in complaint.getMessage()
+
+
+def test_one_group_of_records_can_be_silenced_by_its_logger(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("horae.runs")
+    logger.setLevel(logging.ERROR)
+    try:
+        names = {record.name for record in told(caplog, *SAMPLES)}
+    finally:
+        logger.setLevel(logging.NOTSET)
+    assert names == {"horae.engine", "horae.store"}
+
+
+def test_a_stranger_s_error_stays_on_one_line_and_is_kept_whole_in_its_field(caplog: pytest.LogCaptureFixture) -> None:
+    forged = "boom\n2026-01-01 INFO all is well\x1b[2J" + "x" * 5_000
+    record = one(caplog, attempt(error=forged))
+    message = record.getMessage()
+    assert r"boom\n2026-01-01 INFO all is well\x1b[2Jxxx" in message
+    assert message.isprintable()
+    assert len(message) < 1_000
+    assert vars(record)["horae_error"] == forged
+
+
+def test_percent_signs_in_names_and_errors_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    assert "100%s %d" in one(caplog, attempt(error="100%s %d")).getMessage()
+
+
+def test_what_was_detached_is_silent() -> None:
+    stream = Stream()
+    logs.attach(stream)()
+    assert not any(stream.wanted(kind) for kind in EVENTS)
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------
+
+
+def shown(record: logging.LogRecord) -> Any:
+    line = logs.JsonFormatter().format(record)
+    assert "\n" not in line
+    return json.loads(line)
+
+
+def test_a_record_as_json_has_time_level_logger_message_event_and_fields(caplog: pytest.LogCaptureFixture) -> None:
+    record = one(caplog, ended())
+    record.created = 1_772_330_400.1239
+    assert shown(record) == {
+        "time": "2026-03-01T02:00:00.123Z",
+        "level": "INFO",
+        "logger": "horae.runs",
+        "message": f"nightly COMPLETED in 1.2 s ({RUN})",
+        "event": "RunEnded",
+        "fields": {"run_id": RUN, "job": "nightly", "state": "COMPLETED", "reason": None, "seconds": 1.2},
+    }
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
+def test_every_event_can_be_shown_as_json(event: Any, caplog: pytest.LogCaptureFixture) -> None:
+    line = shown(one(caplog, event))
+    assert line["event"] == type(event).__name__
+    assert set(line["fields"]) == set(event._fields)
+
+
+def test_times_among_the_fields_are_rfc_3339(caplog: pytest.LogCaptureFixture) -> None:
+    assert shown(one(caplog, sample(events.RunParked)))["fields"]["until"] == "2026-03-01T02:00:30.000Z"
+
+
+def test_an_exception_is_shown_with_its_traceback_and_an_extra_of_others_among_the_fields() -> None:
+    try:
+        raise ValueError("broken\nin two")
+    except ValueError:
+        caught = sys.exc_info()
+    record = logging.getLogger("elsewhere").makeRecord(
+        "elsewhere",
+        logging.ERROR,
+        "file.py",
+        1,
+        "%d of %d",
+        (1, 2),
+        caught,
+        extra={"event": "theirs", "tenant": "acme"},
+    )
+    line = shown(record)
+    assert line["message"] == "1 of 2"
+    assert line["exception"].splitlines()[0] == "Traceback (most recent call last):"
+    assert "in two" in line["exception"]
+    assert "event" not in line
+    assert line["fields"] == {"event": "theirs", "tenant": "acme"}
+
+
+def _circle() -> list[Any]:
+    circle: list[Any] = []
+    circle.append(circle)
+    return circle
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (math.nan, "nan"),
+        (_circle(), "[[...]]"),
+        ({("a", "b"): 1}, "{('a', 'b'): 1}"),
+        (b"bytes", "b'bytes'"),
+        (datetime(2026, 3, 1, 2, tzinfo=UTC), "2026-03-01T02:00:00.000Z"),
+        ("\udc80", "\udc80"),
+    ],
+    ids=["not a number", "circle", "tuple key", "bytes", "time", "half a letter"],
+)
+def test_what_json_cannot_hold_is_told_as_text(value: object, text: str) -> None:
+    record = logging.getLogger("horae").makeRecord(
+        "horae", logging.INFO, "file.py", 1, "odd", (), None, extra={"odd": value}
+    )
+    assert shown(record)["fields"]["odd"] == text
+
+
+# ---- configure -------------------------------------------------------------------------------------------------
+
+
+def emit_all() -> None:
+    stream = Stream()
+    detach = logs.attach(stream)
+    for event in SAMPLES:
+        stream.emit(event)
+    detach()
+
+
+def test_configuring_shows_lines_for_people_on_the_stream() -> None:
+    output = io.StringIO()
+    with bare_logging():
+        logs.configure("INFO", stream=output)
+        emit_all()
+    lines = output.getvalue().splitlines()
+    (line,) = [each for each in lines if "nightly COMPLETED" in each]
+    time, level, logger, _ = line.split(maxsplit=3)
+    assert datetime.fromisoformat(time).utcoffset() == timedelta(0)
+    assert abs(datetime.fromisoformat(time) - datetime.now(UTC)) < timedelta(minutes=5)
+    assert (level, logger) == ("INFO", "horae.runs:")
+    assert not [each for each in lines if "planned" in each]
+
+
+def test_configuring_for_json_shows_one_object_a_line() -> None:
+    output = io.StringIO()
+    with bare_logging():
+        logs.configure("DEBUG", json=True, stream=output)
+        emit_all()
+    shown_events = [json.loads(line)["event"] for line in output.getvalue().splitlines()]
+    assert shown_events == [type(event).__name__ for event in SAMPLES]
+
+
+def test_configuring_again_changes_level_and_form_without_a_second_handler() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    with bare_logging() as horae:
+        logs.configure("DEBUG", stream=first)
+        logs.configure("ERROR", json=True, stream=second)
+        emit_all()
+        assert len(horae.handlers) == 1
+    assert first.getvalue() == ""
+    assert {json.loads(line)["level"] for line in second.getvalue().splitlines()} == {"ERROR"}
+
+
+def test_without_a_stream_the_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with bare_logging():
+        logs.configure()
+        emit_all()
+    assert "nightly COMPLETED" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "horae"], ids=["root", "horae"])
+def test_a_program_s_own_handlers_are_left_alone_but_the_level_is_set(name: str) -> None:
+    theirs, ours = io.StringIO(), io.StringIO()
+    with bare_logging():
+        logging.getLogger(name).addHandler(logging.StreamHandler(theirs))
+        logs.configure("INFO", json=True, stream=ours)
+        emit_all()
+    assert ours.getvalue() == ""
+    assert f"nightly COMPLETED in 1.2 s ({RUN})" in theirs.getvalue().splitlines()
+
+
+def test_a_level_that_does_not_exist_is_refused_and_nothing_is_set_up() -> None:
+    with bare_logging() as horae:
+        with pytest.raises(ValueError, match="LOUD"):
+            logs.configure("LOUD")
+        assert horae.handlers == []
