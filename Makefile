@@ -15,7 +15,7 @@ $(DEV): requirements/dev.lock pyproject.toml tools/setup.sh
 $(PEERS): $(DEV) requirements/bench.lock
 	@tools/setup.sh requirements/bench.lock $@
 
-demo: $(DEV) ## See what Horae can say before anything runs
+demo: $(DEV) ## See it work: previews, then sample jobs that run for some seconds
 	@$(BIN)/horae demo
 
 test: $(DEV) ## Run every test

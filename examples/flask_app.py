@@ -1,5 +1,6 @@
 """Reminders in a Flask application: the scheduler runs in a thread beside it, views call `app.sync`.
 
+    pip install flask
     flask --app examples/flask_app run        # serve it; then: curl -X POST localhost:5000/reminders/ann/5
     python examples/flask_app.py              # play one visit without a server, and end
 

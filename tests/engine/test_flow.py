@@ -74,7 +74,6 @@ def test_fail_fast_cancels_what_runs_beside_and_skips_what_has_not_started() -> 
     assert report.duration.total_seconds() == 60
 
 
-@pytest.mark.xfail(reason="core.progress: an attempt that ends CANCELLED leaves its task's cancelled_by empty")
 def test_the_report_names_the_task_whose_failure_stopped_one_that_was_running() -> None:
     app, log = Horae("sqlite://"), list[str]()
     job = app.job("a", Every("1h"), mode="parallel")

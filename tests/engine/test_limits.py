@@ -68,7 +68,6 @@ def test_a_node_that_wakes_up_late_to_more_than_it_can_start_does_not_spin(slots
     assert (count.most, count.done) == (slots, 20)
 
 
-@pytest.mark.xfail(reason="store: Planned.wake_at leaves out the deadlines of runs that wait")
 def test_due_jobs_are_planned_even_while_no_slot_is_free_so_that_deadlines_are_judged() -> None:
     app = Horae("sqlite://", max_concurrent_jobs=1)
 
@@ -88,7 +87,6 @@ def test_due_jobs_are_planned_even_while_no_slot_is_free_so_that_deadlines_are_j
     simulate(app, body)
 
 
-@pytest.mark.xfail(reason="store: a run that ends in a pool or under a limit wakes nobody")
 def test_max_concurrent_holds_for_one_job_and_the_rest_wait_in_pending() -> None:
     app, count = Horae("sqlite://"), Count()
     app.job("a", Every("10m"), overlap="allow", max_concurrent=2)(count.task(3000))
@@ -103,7 +101,6 @@ def test_max_concurrent_holds_for_one_job_and_the_rest_wait_in_pending() -> None
     assert count.most == 2
 
 
-@pytest.mark.xfail(reason="store: a run that ends in a pool or under a limit wakes nobody")
 def test_a_pool_s_limit_holds_across_jobs_and_no_slot_of_it_is_left_idle() -> None:
     app, count = Horae("sqlite://"), Count()
     app.pool("database", 2)
@@ -119,7 +116,6 @@ def test_a_pool_s_limit_holds_across_jobs_and_no_slot_of_it_is_left_idle() -> No
     assert (count.most, count.done) == (2, 7)
 
 
-@pytest.mark.xfail(reason="store: a run that ends in a pool or under a limit wakes nobody")
 def test_a_pool_is_not_exceeded_across_a_crash_and_its_places_come_back() -> None:
     app, count = Horae("sqlite://"), Count()
     app.pool("database", 1)

@@ -115,9 +115,9 @@ def test_a_once_that_ran_is_left_alone_when_it_is_scheduled_again() -> None:
     assert len(sent) == 1
 
 
-def test_thousands_of_jobs_scheduled_at_once_all_run_at_their_times() -> None:
+def test_hundreds_of_jobs_scheduled_at_once_all_run_at_their_times() -> None:
     app, sent = reminding()
-    count = 3000
+    count = 600
 
     async def body(sim: Simulation) -> None:
         jobs = [

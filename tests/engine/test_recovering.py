@@ -242,7 +242,6 @@ def test_a_long_silence_is_one_row_with_its_span_and_count() -> None:
     simulate(app, body)
 
 
-@pytest.mark.xfail(reason="store: a job that was never planned forgets what it missed, whatever its recovery says")
 def test_a_job_whose_very_first_slot_was_missed_recovers_as_any_other() -> None:
     app = Horae("sqlite://")
     seen = hourly(app, "all")

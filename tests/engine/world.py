@@ -47,8 +47,9 @@ def clock(moment: datetime | None) -> str | None:
 
 
 async def oldest_first(app: Horae, job: str | None = None, limit: int = 1000) -> list[RunRecord]:
+    """By slot; of those with the same slot the one born first."""
     runs = await app.runs(job=job, limit=limit)
-    return sorted(runs, key=lambda run: (run.scheduled_time, run.created_at, run.job_name))
+    return sorted(reversed(runs), key=lambda run: (run.scheduled_time, run.created_at))
 
 
 async def states(app: Horae, job: str | None = None) -> list[str]:
@@ -83,3 +84,11 @@ def attempts(task: TaskRow) -> list[tuple[str, str | None]]:
 
 
 HOUR = timedelta(hours=1)
+
+
+async def ended(app: Horae, run_id: str, seconds: float = 20.0) -> Report:
+    """The report of a run in an app on real time, once it has ended."""
+    async with asyncio.timeout(seconds):
+        while (report := await app.report(run_id)).run.completed_at is None:
+            await asyncio.sleep(0.005)
+    return report

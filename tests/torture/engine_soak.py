@@ -20,12 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from horae import Every, Horae, Run
 from horae.store.port import Store
 
 SAMPLE_EVERY = 30.0
-WARM_UP = 0.2
-"""The part at the beginning that is not judged: caches fill, the allocator settles."""
+WARM_UP = 0.4
+"""The part at the beginning that is not judged: SQLite fills its page cache (64 MiB), which takes some minutes."""
 MEMORY_MAY_GROW = 1.10
 COST_MAY_GROW = 1.5
 RUNS_MAY_SHRINK = 0.95
@@ -34,16 +36,18 @@ VERBS = ("plan", "dispatch", "settle")
 
 @dataclass
 class Sample:
-    """What one stretch showed: resident memory in MiB, runs ended, median and 99th percentile of each verb in ms."""
+    """What one stretch showed: resident memory in MiB and how much of it is SQLite's own, runs ended, median and 99th
+    percentile of each verb in ms."""
 
     at: float
     memory: float
+    pages: float
     runs: int
     cost: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def line(self) -> str:
         verbs = " ".join(f"{median:8.2f} {high:8.2f}" for median, high in self.cost.values())
-        return f"{self.at / 60:7.1f} {self.memory:8.1f} {self.runs:8d} {verbs}"
+        return f"{self.at / 60:7.1f} {self.memory:8.1f} {self.pages:8.1f} {self.runs:8d} {verbs}"
 
 
 class Meter:
@@ -100,13 +104,15 @@ async def soak(url: str, minutes: float, rate: int, every: float = SAMPLE_EVERY)
     app.home.settle_here()
     meter = Meter(await app.home.store())
     samples: list[Sample] = []
-    print(f"{'minutes':>7} {'MiB':>8} {'runs':>8}" + "".join(f" {verb + ' p50':>12} {'p99':>6}" for verb in VERBS))
+    titles = "".join(f" {verb:>8} {'p99':>8}" for verb in VERBS)
+    print(f"{'minutes':>7} {'MiB':>8} {'SQLite':>8} {'runs':>8}{titles}", flush=True)
     async with app:
         began = time.monotonic()
         while (left := began + minutes * 60 - time.monotonic()) > 1:
             before = ended[0]
             await asyncio.sleep(min(every, left))
-            samples.append(Sample(time.monotonic() - began, memory(), ended[0] - before, meter.take()))
+            at, pages = time.monotonic() - began, apsw.memory_used() / 2**20
+            samples.append(Sample(at, memory(), pages, ended[0] - before, meter.take()))
             print(samples[-1].line(), flush=True)
     return samples
 

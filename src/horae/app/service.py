@@ -13,6 +13,7 @@ from horae.logs import configure
 
 if TYPE_CHECKING:
     from horae.app.horae import Horae
+    from horae.engine.engine import Engine
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -36,10 +37,11 @@ def blocked_run(app: Horae) -> None:
 async def _main(app: Horae) -> None:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
+    engine: Engine | None = None
 
     def stop() -> None:
-        if told.is_set() and app.engine is not None:
-            app.engine.force()
+        if told.is_set() and engine is not None:
+            engine.force()
         told.set()
 
     # Signals reach a process' main thread alone; elsewhere whoever started it ends it.

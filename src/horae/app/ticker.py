@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from horae.core import ids
 from horae.core.instant import aware
 from horae.core.lifecycle import JobState
+from horae.errors import JobNotFound
 from horae.store.port import JobRecord, Store
 
 if TYPE_CHECKING:
@@ -83,7 +84,12 @@ class Ticker:
         """Ticks at every slot from now on while the job is enabled; ends when its schedule does, or it is dropped."""
         after: datetime | None = None
         while True:
-            job = await self._app.get_job(self.name)
+            try:
+                job = await self._app.get_job(self.name)
+            except JobNotFound:
+                if after is None:
+                    raise
+                return
             now, seen = await self._app.home.call(_moment)
             after = now if after is None else after
             schedule = job.definition.spec.schedule

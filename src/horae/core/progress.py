@@ -134,6 +134,7 @@ class _Group:
                 self.tasks[index] = task._replace(state=TaskState.PENDING, reason="released")
 
     def finish(self, stop: str | None, *, start: bool) -> Advance:
+        self._name_culprit(stop)
         stopped = False
         while True:
             views = [self._view(task) for task in self.tasks]
@@ -177,6 +178,13 @@ class _Group:
                 self.tasks[index] = task._replace(state=state, retry_at=None, cancelled_by=stop or self._culprit())
                 dropped = True
         return dropped
+
+    def _name_culprit(self, stop: str | None) -> None:
+        """Tells of each attempt that was stopped who stopped it: whoever asked, or the sibling that failed."""
+        for end in self.ends:
+            for index, task in enumerate(self.tasks):
+                if task.position == end.position and task.state is TaskState.CANCELLED and task.cancelled_by is None:
+                    self.tasks[index] = task._replace(cancelled_by=stop or self._culprit())
 
     def _culprit(self) -> str | None:
         """The task whose failure stops its siblings."""

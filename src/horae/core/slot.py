@@ -9,7 +9,7 @@ from horae.core.decision import Decision, decide
 from horae.core.job import Settings
 from horae.core.lifecycle import JobState, RunState
 from horae.core.overlap import ActiveRun, Ending
-from horae.core.schedule import Schedule
+from horae.core.schedule import Once, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class JobView:
     covered_until: datetime | None = None
     """How far the last COMPLETED run covered, for compressed recovery."""
     first_seen: bool = False
-    """The definition is new: slots that were missed before it are not caught up on."""
+    """Its only slot had passed when it was defined (`defined_late`): within its grace it runs, later it is missed."""
     active: tuple[ActiveRun, ...] = ()
 
     def __post_init__(self) -> None:
@@ -39,6 +39,11 @@ class JobView:
     def timezone(self) -> str:
         """The zone its windows and constraints are read in: the schedule's own."""
         return self.schedule.timezone
+
+
+def defined_late(schedule: Schedule, defined_at: datetime) -> bool:
+    """Whether a Once was defined after its own time: nothing was missed then, so there is nothing to catch up on."""
+    return isinstance(schedule, Once) and schedule.at <= defined_at
 
 
 @dataclass(frozen=True, slots=True)

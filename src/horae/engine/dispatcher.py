@@ -163,7 +163,8 @@ class Dispatcher:
         self._more = planned.more
         claims = planned.claims
         self._late = bool(claims) and planned.now.timestamp() - claims[0].chosen_ms / 1000 > LATENESS
-        if planned.born > len(claims):
+        if planned.born > len(claims) or not planned.jobs:
+            # Something may start now that was born before: a window's time has come, or another node planned the job.
             self._backlog = True
         if planned.more:
             self._plan_at = self._loop.time() + (PATIENCE if self._ledger.free <= len(claims) else 0.0)

@@ -178,7 +178,10 @@ class Engine:
 
     async def failed(self) -> None:
         """Returns never, unless one of the loops ends by an error; then it is raised."""
-        await asyncio.gather(*self._loops)
+        # Not gather: whoever stops waiting for this must not stop the loops with it.
+        done, _ = await asyncio.wait(self._loops, return_when=asyncio.FIRST_EXCEPTION)
+        for loop in done:
+            loop.result()
 
     async def _guarded(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -113,7 +113,7 @@ class Runner:
     async def _await(self, attempt: LiveAttempt, function: Callable[..., Any], run: Run | None) -> None:
         try:
             value = await (function() if run is None else function(run))
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its attempt's end, never the engine's
+        except BaseException as error:
             if self._loop.is_closed():
                 raise  # what was left behind is collected as garbage: nobody is there to be told
             self._raised(attempt, error)

@@ -227,7 +227,10 @@ class Planner:
         if waiting is RunState.PENDING:
             self.work.bear(compiled, birth, waiting_for="dependencies")
         else:
-            self.work.bear(compiled, birth, start=self._taker(compiled))
+            taker = self._taker(compiled)
+            self.work.bear(compiled, birth, start=taker)
+            if taker is None:
+                self.work.transaction.wake()
         return True
 
     def _taker(self, compiled: Compiled) -> Capacity | None:
@@ -277,6 +280,9 @@ class Planner:
             if job_uuid in locked:
                 await self._judge(locked[job_uuid], number, version)
         await self.finish()
+        if late or ready:
+            # Some of them may start now, here or on another node.
+            work.transaction.wake()
         return len(late) + len(ready)
 
     async def _judge(self, job: JobRow, number: int, version: int) -> None:

@@ -17,7 +17,7 @@ from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.core.overlap import ActiveRun
 from horae.core.schedule import Cron, Once, Schedule, Union
-from horae.core.slot import JobView
+from horae.core.slot import JobView, defined_late
 from horae.errors import InvalidDefinition, shown
 from horae.store.driver import Row
 from horae.store.records import Definition, Origin, RunRecord
@@ -206,7 +206,7 @@ def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...])
         optional_moment(job.moved_slot),
         optional_moment(job.moved_to),
         optional_moment(job.covered_until),
-        bool(job.first_seen),
+        bool(job.first_seen) and defined_late(definition.spec.schedule, moment(job.created_at)),
         active,
     )
 

@@ -75,6 +75,9 @@ class Settler:
             return None
         only = (next(iter(jobs)), settlements[0].run_id[4:]) if wanted == 1 else (None, None)
         self._audit_executed(lines, [run[0] for run in runs], *only)
+        if any(compiled.pooled for compiled in definitions):
+            # Others may have waited for its place.
+            work.transaction.wake()
         if not_alone:
             await after_endings(work, [row[0] for row in not_alone])
         return tuple([Settled(each.run_id, Verdict.SETTLED, RunState.COMPLETED) for each in settlements])
@@ -232,6 +235,9 @@ class Settler:
             ),
         )
         self.ended.append((run, state, reason))
+        if self.work.cache[run.job_uuid, run.version].pooled:
+            # Others may have waited for its place.
+            self.work.transaction.wake()
 
     def _park(self, run: RunRow, until: int, waiting_for: str | None) -> None:
         compiled = self.work.cache[run.job_uuid, run.version]

@@ -143,12 +143,16 @@ class PlanningContract(Contract):
         assert (row.scheduled_time, row.count) == (at("12:00"), 179)
 
     @scenario
-    async def test_a_new_definition_does_not_catch_up(self, scene: Scene) -> None:
+    async def test_a_job_that_was_never_planned_catches_up_from_its_definition_on(self, scene: Scene) -> None:
         await scene.define(job(schedule=HOURLY, recovery="all"))
         await scene.until("12:30")
-        assert await scene.story() == [f"{hour}:00 MISSED missed" for hour in (10, 11, 12)]
-        await scene.until("14:30")
-        assert (await scene.story())[3:] == ["13:00 PENDING", "14:00 QUEUED"]
+        assert await scene.story() == ["10:00 PENDING", "11:00 QUEUED", "12:00 QUEUED"]
+
+    @scenario
+    async def test_a_once_that_was_missed_after_it_was_defined_is_caught_up_on(self, scene: Scene) -> None:
+        await scene.define(job(schedule=Once(at("10:00")), recovery="last"))
+        await scene.until("12:30")
+        assert await scene.story() == ["10:00 PENDING"]
 
     @scenario
     async def test_slots_of_a_paused_job_are_skipped_until_it_resumes_by_itself(self, scene: Scene) -> None:

@@ -18,7 +18,7 @@ def finish(work: Work, run: Run, state: RunState, reason: str | None) -> None:
     """Ends the run's row. Owner and fence stay, so that a repeated settlement is recognised."""
     leave_stretch(work, run)
     run.move(state)
-    run.reason = reason
+    run.reason = reason or (run.reason if run.origin is Origin.REPLAY else None)
     run.completed_at = work.now
     run.not_before = None
     run.waiting_for = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from horae.core import ids
 from horae.core.lifecycle import RUNS, JobState, RunState
@@ -57,6 +57,11 @@ def plan(work: Work, limit: int, start: Capacity | None) -> Planned:
     alarms += [
         run.not_before for run in work.catalog.runs if run.waiting_for == "window" and run.not_before is not None
     ]
+    for run in work.catalog.runs:
+        deadline = work.catalog.definition(run).settings.deadline
+        if run.state in (RunState.PENDING, RunState.QUEUED) and run.started_at is None and deadline is not None:
+            # Deadlines are compared in whole seconds.
+            alarms.append((run.chosen_time + deadline).replace(microsecond=0) + timedelta(seconds=1))
     wake_at = work.now if more else min(alarms, default=None)
     passed = [
         Passed(run.job_name, run.state, run.count, run.reason, run.is_recovery)

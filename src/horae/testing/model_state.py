@@ -12,7 +12,7 @@ from horae.core import ids
 from horae.core.lifecycle import RUNS, AttemptState, JobState, RunState
 from horae.core.overlap import ActiveRun
 from horae.core.progress import TaskProgress
-from horae.core.slot import JobView
+from horae.core.slot import JobView, defined_late
 from horae.store.records import Definition, Origin, OutputChunk
 
 
@@ -207,6 +207,6 @@ class Work:
             job.moved_slot,
             job.moved_to,
             job.covered_until,
-            job.first_seen,
+            job.first_seen and defined_late(definition.spec.schedule, job.created_at),
             tuple(run.as_active() for run in self.catalog.active(job.name)),
         )

@@ -244,6 +244,12 @@ class _HeldProcesses(Processes):
 
         return super().submit(work, done=finished, output=output, request=request)
 
+    async def close(self) -> None:
+        loop = self.loop
+        assert isinstance(loop, VirtualLoop)
+        with loop.holding():
+            await super().close()
+
 
 class _SimulatedHome(Home):
     """The store lives in the virtual loop; whoever calls from outside has it run until the answer is there."""

@@ -19,6 +19,12 @@ SELECT least(
         SELECT not_before FROM sys.job_runs
         WHERE not_before IS NOT NULL AND waiting_for = 'window'
         ORDER BY not_before LIMIT 1
+    ),
+    -- Late is what has not started when its deadline is over.
+    (
+        SELECT deadline_at + 1 FROM sys.job_runs
+        WHERE deadline_at IS NOT NULL
+        ORDER BY deadline_at LIMIT 1
     )
 );
 
@@ -181,7 +187,9 @@ WHERE r.run_no = given.run_no AND r.state = 'PENDING';
 
 -- name: finish_runs(run_no bigint, state text, now bigint, reason text, result_message text, rows_affected bigint, error_code integer)
 UPDATE sys.job_runs r SET
-    state = given.state, completed_at = given.now, reason = given.reason, result_message = given.result_message,
+    state = given.state, completed_at = given.now, result_message = given.result_message,
+    -- Why a replay was asked for stays, unless there is something to say of its end.
+    reason = CASE WHEN r.origin = 'REPLAY' THEN coalesce(given.reason, r.reason) ELSE given.reason END,
     rows_affected = given.rows_affected, error_code = given.error_code,
     spent_ms = r.spent_ms + given.now - r.resumed_at
 FROM :rows
@@ -190,7 +198,8 @@ WHERE r.run_no = given.run_no AND r.state = 'RUNNING';
 -- name: finish_plain_runs(run_no bigint, node uuid, fence bigint, now bigint, rows_affected bigint)
 -- The plain case of finish_runs, which compares owner and fence itself instead of reading them first.
 UPDATE sys.job_runs r SET
-    state = 'COMPLETED', completed_at = given.now, reason = NULL, rows_affected = given.rows_affected,
+    state = 'COMPLETED', completed_at = given.now, reason = CASE WHEN r.origin = 'REPLAY' THEN r.reason END,
+    rows_affected = given.rows_affected,
     spent_ms = r.spent_ms + given.now - r.resumed_at
 FROM :rows
 WHERE r.run_no = given.run_no AND r.fence = given.fence AND r.assigned_node_uuid = given.node AND r.state = 'RUNNING';

@@ -16,6 +16,9 @@ SELECT min(at) FROM (
     UNION ALL
     SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_window
     WHERE not_before IS NOT NULL AND waiting_for = 'window'
+    UNION ALL
+    -- Late is what has not started when its deadline is over.
+    SELECT min(deadline_at) + 1 FROM sys.job_runs INDEXED BY job_runs_deadline WHERE deadline_at IS NOT NULL
 );
 
 -- name: reserve_run_numbers
@@ -173,14 +176,17 @@ WHERE run_no = :run_no AND state = 'PENDING';
 
 -- name: finish_runs(run_no, state, now, reason, result_message, rows_affected, error_code)
 UPDATE sys.job_runs SET
-    state = :state, completed_at = :now, reason = :reason, result_message = :result_message,
+    state = :state, completed_at = :now, result_message = :result_message,
+    -- Why a replay was asked for stays, unless there is something to say of its end.
+    reason = CASE WHEN origin = 'REPLAY' THEN coalesce(:reason, reason) ELSE :reason END,
     rows_affected = :rows_affected, error_code = :error_code, spent_ms = spent_ms + :now - resumed_at
 WHERE run_no = :run_no AND state = 'RUNNING';
 
 -- name: finish_plain_runs(run_no, node, fence, now, rows_affected)
 -- The plain case of finish_runs, which compares owner and fence itself instead of reading them first.
 UPDATE sys.job_runs SET
-    state = 'COMPLETED', completed_at = :now, reason = NULL, rows_affected = :rows_affected,
+    state = 'COMPLETED', completed_at = :now, reason = CASE WHEN origin = 'REPLAY' THEN reason END,
+    rows_affected = :rows_affected,
     spent_ms = spent_ms + :now - resumed_at
 WHERE run_no = :run_no AND fence = :fence AND assigned_node_uuid = :node AND state = 'RUNNING';
 

@@ -1,0 +1,49 @@
+"""Tasks that run in a process of their own: importable, since that process has to find them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from horae import Run
+
+
+def speak(run: Run) -> dict[str, Any]:
+    print("printed")
+    logging.getLogger("mine").warning("logged")
+    run.log.info("through run.log")
+    print("to stderr", file=sys.stderr)
+    return {"pid": os.getpid(), "payload": run.payload, "results": dict(run.results), "slot": str(run.scheduled_time)}
+
+
+def fail() -> None:
+    raise ValueError("in the child")
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+def vanish() -> None:
+    os._exit(7)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang(run: Run) -> None:
+    Path(run.payload["file"]).write_text(str(os.getpid()))
+    while True:
+        time.sleep(1)
+
+
+def write(run: Run) -> None:
+    run.transaction.execute("INSERT INTO sys.effects VALUES (?, ?)", (run.job_name, run.attempt))
+    if run.attempt == 1 and (run.payload or {}).get("fail"):
+        raise ValueError("after the statement")

@@ -1,0 +1,38 @@
+"""Every code block of the guides runs, in order, and prints what the page says it prints."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.examples.pages import blocks_of, run_page
+
+
+@pytest.mark.parametrize(
+    ("page", "blocks", "outputs"),
+    [("docs/jobs.md", 7, 3), ("docs/exactly-once.md", 2, 1)],
+)
+def test_a_guide_runs_from_top_to_bottom(
+    page: str,
+    blocks: int,
+    outputs: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = list(blocks_of(page))
+    # So that a block whose fence is broken is missed here, rather than never run.
+    assert (len(found), sum(block.output is not None for block in found)) == (blocks, outputs)
+    asyncio.run(run_page(page, lambda: capsys.readouterr().out))
+    assert (tmp_path / "horae.db").exists()
+
+
+def test_the_page_on_testing_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    found = list(blocks_of("docs/testing.md"))
+    assert (len(found), sum(block.output is not None for block in found)) == (4, 3)
+    # Its blocks start event loops of their own, as tests do.
+    page = run_page("docs/testing.md", lambda: capsys.readouterr().out)
+    with pytest.raises(StopIteration):
+        page.send(None)

@@ -1,0 +1,160 @@
+"""Nodes that go: one after the other without anybody noticing, at once when told twice, and without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.store.databases import Databases
+from tests.torture.engine_catalog import Evidence, active, connected, prepare
+from tests.torture.engine_checker import Checker, Journal, read_log, report
+from tests.torture.engine_crew import Node, end, start_node
+from tests.torture.engine_operator import insisting
+
+from horae import Horae, HoraeError
+
+ENDLESS = "tests.torture.engine_scenes:endless"
+STEADY = "tests.torture.engine_scenes:steady"
+NODES_ARE_MISSED_WITHIN = 15.0
+"""Seconds until the runs of a node that was killed have been started again, with the engine's own rhythms: it is looked
+at every five seconds, and on PostgreSQL twice, three seconds apart; the rest is a busy machine's."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'horae.db'}"
+    databases: Databases = request.getfixturevalue("databases_18")
+    return databases.fresh()
+
+
+class Scene:
+    """A few nodes on one catalog, and an app to operate it."""
+
+    def __init__(self, url: str, folder: Path, jobs: str, **environment: str) -> None:
+        self.url = url
+        self.folder = folder
+        self.log = folder / "effects.log"
+        self.environment = {"HORAE_TORTURE_JOBS": jobs, **environment}
+        self.nodes: list[Node] = []
+        self.app = Horae(url)
+
+    async def __aenter__(self) -> Scene:
+        await self.app.jobs()
+        prepare(self.url)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        end(self.nodes)
+        with suppress(HoraeError):
+            await self.app.close()
+
+    async def start(self) -> Node:
+        node = start_node(self.url, self.folder, **self.environment)
+        self.nodes.append(node)
+        await self.until(lambda: node.ready, 60, lambda: node.said)
+        return node
+
+    async def until(self, done: Callable[[], bool], patience: float, otherwise: Callable[[], object]) -> float:
+        """How long it took."""
+        began = time.monotonic()
+        while not done():
+            assert time.monotonic() < began + patience, str(otherwise())[-3000:]
+            await asyncio.sleep(0.05)
+        return time.monotonic() - began
+
+    async def gone(self, node: Node, patience: float) -> None:
+        await self.until(lambda: not node.runs, patience, lambda: node.said)
+        assert node.process.returncode == 0, node.said
+
+    async def trigger_all(self) -> int:
+        jobs = await self.app.jobs()
+        for job in jobs:
+            await self.app.trigger(job.name)
+        await self.until(lambda: len(read_log(self.log)[0]) == len(jobs), 30, lambda: read_log(self.log))
+        return len(jobs)
+
+
+def test_nodes_that_are_replaced_one_after_the_other_lose_double_and_leave_nothing(url: str, tmp_path: Path) -> None:
+    journal = Journal()
+
+    async def scenario() -> None:
+        async with Scene(url, tmp_path, STEADY, HORAE_TORTURE_GRACE="20s") as scene:
+            places = [await scene.start(), await scene.start()]
+            for turn in range(4):
+                await asyncio.sleep(0.7)
+                leaving, places[turn % 2] = places[turn % 2], await scene.start()
+                leaving.signal(signal.SIGTERM)
+                await scene.gone(leaving, 20)
+            for job in await scene.app.jobs():
+                journal.disabled_at[job.name] = time.time()
+                await insisting(scene.app.disable, job.name)
+            await scene.until(lambda: not active(url), 30, lambda: active(url))
+            for node in places:
+                node.signal(signal.SIGTERM)
+            for node in places:
+                await scene.gone(node, 20)
+
+    asyncio.run(scenario())
+    evidence = Evidence(url)
+    problems = Checker(evidence, tmp_path / "effects.log", journal).check()
+    assert not problems, report(problems)
+    assert len(evidence.runs) > 300, "hardly anything ran, so hardly anything was shown"
+    assert Counter(row.state for row in evidence.attempts.values()).keys() == {"SUCCESS"}
+    assert {task.attempts for task in evidence.tasks.values()} == {1}
+
+
+def test_a_second_signal_ends_a_node_that_is_waiting_for_its_tasks(url: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Scene(url, tmp_path, ENDLESS, HORAE_TORTURE_GRACE="100s") as scene:
+            node = await scene.start()
+            await scene.trigger_all()
+            node.signal(signal.SIGTERM)
+            await asyncio.sleep(1.5)
+            assert node.runs, f"it did not wait for its tasks: {node.said}"
+            node.signal(signal.SIGTERM)
+            await scene.gone(node, 10)
+
+    asyncio.run(scenario())
+    with connected(url) as run:
+        runs = Counter(
+            run("SELECT j.job_name LIKE '%most%', r.state FROM sys.job_runs r JOIN sys.jobs j USING (job_uuid)")
+        )
+        attempts = Counter(run("SELECT state FROM sys.task_attempts"))
+        nodes = run("SELECT state FROM sys.nodes")
+    assert runs == {(False, "PENDING"): 8, (True, "CANCELLED"): 4}
+    assert attempts == {("CANCELLED",): 12}
+    assert nodes == [("STOPPED",)]
+
+
+def test_the_runs_of_a_node_that_was_killed_are_started_again_within_seconds(url: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        # The engine's own rhythms, not those of a torture.
+        async with Scene(url, tmp_path, ENDLESS, HORAE_TORTURE_SETTINGS=json.dumps({"tee": False})) as scene:
+            first = await scene.start()
+            await scene.trigger_all()
+            await scene.start()
+            first.signal(signal.SIGKILL)
+
+            def again() -> bool:
+                return sum(attempt == 2 for _, _, attempt in read_log(scene.log)[0]) == 8
+
+            await scene.until(again, NODES_ARE_MISSED_WITHIN, lambda: active(url))
+
+    asyncio.run(scenario())
+    with connected(url) as run:
+        runs = Counter(
+            run("SELECT j.job_name LIKE '%most%', r.state FROM sys.job_runs r JOIN sys.jobs j USING (job_uuid)")
+        )
+        attempts = Counter(run("SELECT attempt_no, state, fence FROM sys.task_attempts"))
+    assert runs == {(False, "RUNNING"): 8, (True, "FAILED_STALE"): 4}
+    assert attempts == {(1, "LOST", 1): 12, (2, "RUNNING", 2): 8}
+    starts, _ = read_log(tmp_path / "effects.log")
+    assert max(len(lines) for lines in starts.values()) == 1
