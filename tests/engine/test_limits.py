@@ -53,6 +53,24 @@ def test_a_node_never_runs_more_than_its_slots_and_gets_through_everything(slots
     assert (count.most, count.done) == (slots, 12)
 
 
+def test_a_slot_that_comes_due_as_another_run_waits_is_not_started_beside_it() -> None:
+    app, count = Horae("sqlite://", max_concurrent_jobs=1), Count()
+    app.job("long", None)(count.task(1800))
+    app.job("waiting", None)(count.task(600))
+    app.job("due", Cron("0 1 * * *"))(count.task(600))
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("30m")
+        await app.trigger("long")
+        await sim.advance("10m")
+        await app.trigger("waiting")
+        await sim.advance("2h")
+        assert await states(app) == ["COMPLETED"] * 3
+
+    simulate(app, body)
+    assert (count.most, count.done) == (1, 3)
+
+
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_a_node_that_wakes_up_late_to_more_than_it_can_start_does_not_spin(slots: int) -> None:
     app, count = Horae("sqlite://", max_concurrent_jobs=slots), Count()

@@ -27,14 +27,14 @@ from typing import Any, Literal
 
 from tests.torture.engine_catalog import GUARD, Evidence, active, prepare
 from tests.torture.engine_checker import Checker, Journal, report
-from tests.torture.engine_operator import Operator, insisting
+from tests.torture.engine_operator import Operator, disable_all
 from tests.torture.engine_worker import READY, UNREACHABLE
 from tools.postgres import PostgresServer, running_postgres
 
 from horae import Horae, HoraeError
 
 ROOT = Path(__file__).parents[2]
-SHORT = 14.0
+SHORT = 12.0
 """Seconds of torture in `make test`."""
 PATIENCE = 60.0
 """Seconds until everything that was born must have ended."""
@@ -275,14 +275,7 @@ class EngineCrew:
         self._replace()
         await self._until(lambda: all(node.ready or not node.runs for node in self.nodes), 60, "nodes did not come up")
         await asyncio.sleep(1.0)
-        turns = asyncio.Semaphore(4)
-
-        async def disable(name: str) -> None:
-            async with turns:
-                self.journal.disabled_at[name] = time.time()
-                await insisting(app.disable, name)
-
-        await asyncio.gather(*map(disable, self.jobs))
+        await disable_all(app, self.jobs, self.journal)
         ends = time.monotonic() + PATIENCE
         while left := active(self.url):
             self._replace()

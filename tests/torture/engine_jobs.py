@@ -159,7 +159,7 @@ def process_effect(run: Run) -> None:
 
 
 def define_jobs(app: Horae) -> None:
-    """Some two hundred and forty jobs."""
+    """Some two hundred jobs."""
     for name, limit in POOLS.items():
         app.pool(name, limit)
     app.task("remind")(quick)
@@ -195,11 +195,13 @@ def _crossed(app: Horae) -> None:
             name = f"{overlap}-{recovery}"
             every = Every(f"{3 + index % 4}s")
             common: dict[str, Any] = {"overlap": overlapping, "recovery": recovering}
-            app.job(f"{name}-quick", every, **common)(quick)
-            app.job(f"{name}-slow", every, payload={"seconds": 1 + index % 5}, **common)(slow)
-            app.job(f"{name}-thread", every, payload={"seconds": 0.4 + index % 3}, **common)(thread)
-            retry = Retry(2, "200ms", factor=2.0, jitter=0.5)
-            app.job(f"{name}-flaky", every, retry=retry, **common)(flaky)
+            if index % 2:
+                app.job(f"{name}-slow", every, payload={"seconds": 1 + index % 5}, **common)(slow)
+                retry = Retry(2, "200ms", factor=2.0, jitter=0.5)
+                app.job(f"{name}-flaky", every, retry=retry, **common)(flaky)
+            else:
+                app.job(f"{name}-quick", every, **common)(quick)
+                app.job(f"{name}-thread", every, payload={"seconds": 0.4 + index % 6}, **common)(thread)
             index += 1
 
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from tests.torture.engine_checker import Journal
@@ -110,3 +110,15 @@ async def insisting(work: Callable[[str], Awaitable[None]], name: str, patience:
             if time.monotonic() > ends:
                 raise
             await asyncio.sleep(0.1)
+
+
+async def disable_all(app: Horae, jobs: Iterable[str], journal: Journal) -> None:
+    """Ends every schedule, and writes down up to when each owes its slots."""
+    turns = asyncio.Semaphore(4)
+
+    async def disable(name: str) -> None:
+        async with turns:
+            journal.disabled_at[name] = time.time()
+            await insisting(app.disable, name)
+
+    await asyncio.gather(*map(disable, jobs))

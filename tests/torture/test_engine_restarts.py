@@ -16,7 +16,7 @@ from tests.store.databases import Databases
 from tests.torture.engine_catalog import Evidence, active, connected, prepare
 from tests.torture.engine_checker import Checker, Journal, read_log, report
 from tests.torture.engine_crew import Node, end, start_node
-from tests.torture.engine_operator import insisting
+from tests.torture.engine_operator import disable_all
 
 from horae import Horae, HoraeError
 
@@ -93,9 +93,7 @@ def test_nodes_that_are_replaced_one_after_the_other_lose_double_and_leave_nothi
                 leaving, places[turn % 2] = places[turn % 2], await scene.start()
                 leaving.signal(signal.SIGTERM)
                 await scene.gone(leaving, 20)
-            for job in await scene.app.jobs():
-                journal.disabled_at[job.name] = time.time()
-                await insisting(scene.app.disable, job.name)
+            await disable_all(scene.app, [job.name for job in await scene.app.jobs()], journal)
             await scene.until(lambda: not active(url), 30, lambda: active(url))
             for node in places:
                 node.signal(signal.SIGTERM)

@@ -133,6 +133,10 @@ class JobBuilder:
         self._tasks.append(spec)
         self._changed()
 
+    @property
+    def has_tasks(self) -> bool:
+        return bool(self._tasks)
+
     def spec(self) -> JobSpec:
         """The whole definition. Raises InvalidDefinition where it has no task yet."""
         if not self._tasks:

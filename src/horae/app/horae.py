@@ -70,12 +70,14 @@ class Horae(Operations):
         attach(self.events)
         self.registry = Registry()
         self.hooks = Hooks()
-        self.home = Home(lambda: make_store(self.url), ready)
+        self.home = Home(lambda: make_store(self.url, modules=self.tuning.modules), ready)
         self.engine: Engine | None = None
         self._builders: dict[str, JobBuilder] = {}
         self._pools: dict[str, int] = {}
         self._definer: tuple[Store, Definer] | None = None
-        self._unwritten: asyncio.TimerHandle | None = None
+        self._unwritten = False
+        self._writing: asyncio.TimerHandle | None = None
+        self._writer: asyncio.Task[None] | None = None
 
     # ---- definitions -------------------------------------------------------------------------------------------------
 
@@ -225,26 +227,37 @@ class Horae(Operations):
     def _write_soon(self) -> None:
         loop = self.home.loop
         if self.engine is not None and loop is not None:
+            self._unwritten = True
             loop.call_soon_threadsafe(self._write_later, loop)
 
+    async def written(self) -> None:
+        if self._unwritten:
+            await self.home.call(self.register)
+
     def _write_later(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._unwritten is not None:
-            self._unwritten.cancel()
-        self._unwritten = loop.call_later(SOON, lambda: loop.create_task(self._write_now()))
+        if self._writing is not None:
+            self._writing.cancel()
+        self._writing = loop.call_later(SOON, self._write_in, loop)
+
+    def _write_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._writer = loop.create_task(self._write_now())
 
     async def _write_now(self) -> None:
         try:
-            await self.register(await self.home.store())
+            if self._unwritten:
+                await self.register(await self.home.store())
         except Exception as error:  # noqa: BLE001 - nobody waits for this; whoever listens is told
+            self._unwritten = True
             self.events.emit(LoopFailed("definitions", f"{type(error).__name__}: {error}"))
 
     async def register(self, store: Store) -> None:
         """Writes what the code defines to the catalog; what is as it was changes nothing there."""
+        self._unwritten = False
         commands = Commands(store)
         for name, limit in self._pools.items():
             await store.set_pool(name, limit)
         counts = {"created": 0, "changed": 0, "unchanged": 0}
-        specs = self.specs()
+        specs = [builder.spec() for builder in self._builders.values() if self.engine is None or builder.has_tasks]
         for index in range(0, len(specs), DEFINED_AT_ONCE):
             batch = specs[index : index + DEFINED_AT_ONCE]
             for each in await commands.define(batch, defaults=self.defaults):

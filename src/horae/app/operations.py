@@ -21,10 +21,15 @@ class Operations:
 
     home: Home
 
+    async def written(self) -> None:
+        """Waits for definitions that a running app was given a moment ago."""
+
     async def _command(self, work: Callable[[Commands], Awaitable[Answer]]) -> Answer:
+        await self.written()
         return await self.home.call(lambda store: work(Commands(store)))
 
     async def _query(self, work: Callable[[Queries], Awaitable[Answer]]) -> Answer:
+        await self.written()
         return await self.home.call(lambda store: work(Queries(store)))
 
     async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef:

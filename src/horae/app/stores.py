@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
+from horae.app.loading import finder
 from horae.control.doctor import Examination, examine
 from horae.errors import InvalidStoreUrl, SchemaTooOld, StoreMissing, shown
 from horae.store.catalog import Catalog
@@ -51,9 +52,9 @@ def make_driver(url: str, *, clock: Callable[[], datetime] | None = None) -> Dri
     raise InvalidStoreUrl(f"Invalid store {shown(url)}: unknown kind", hint=f"Known forms: {_FORMS}.")
 
 
-def make_store(url: str, *, clock: Callable[[], datetime] | None = None) -> Catalog:
-    """The catalog behind a URL, not opened yet."""
-    return Catalog(make_driver(url, clock=clock))
+def make_store(url: str, *, clock: Callable[[], datetime] | None = None, modules: Sequence[str] = ()) -> Catalog:
+    """The catalog behind a URL, not opened yet. `modules` may be imported for schedules of users' own."""
+    return Catalog(make_driver(url, clock=clock), finder(modules))
 
 
 async def ready(store: Catalog) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from horae.core.bounds import read_keys
 from horae.core.instant import aware
-from horae.core.schedule import Schedule
+from horae.core.schedule import Schedule, Union
 from horae.errors import InvalidSchedule, shown
 
 
@@ -73,6 +73,15 @@ class Custom(Schedule):
 
     def __str__(self) -> str:
         return f"custom {self.path}"
+
+
+def loaded(schedule: Schedule, find: Callable[[str], Schedules | None]) -> Schedule:
+    """`schedule` with what `find` gives for the path of each custom one in it; one that is not found stays a path."""
+    if isinstance(schedule, Union):
+        return Union(tuple(loaded(part, find) for part in schedule.parts))
+    if isinstance(schedule, Custom) and schedule.inner is None:
+        return Custom(schedule.path, find(schedule.path))
+    return schedule
 
 
 def _checked(at: datetime | None, path: str) -> datetime | None:

@@ -25,7 +25,8 @@ from horae.core.policy import Overlap, Queue, Retry
 
 @dataclass(frozen=True, slots=True)
 class ActiveRun:
-    """A run of the job that has not ended. `parked`: it waits for a retry."""
+    """A run of the job that has not ended. `parked`: it waits for a retry. `unjudged`: for its time in a window, and
+    only then is its own overlap looked at."""
 
     run_id: str
     state: RunState
@@ -33,13 +34,15 @@ class ActiveRun:
     chosen_time: datetime
     parked: bool = False
     is_recovery: bool = False
+    unjudged: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", RunState(self.state))
 
     def counts(self, now: datetime, retry: Retry, slot: datetime | None = None) -> bool:
         """Whether a run for `slot` has to mind this one at `now`; None stands for a slot after all others."""
-        if slot is not None and self.state is not RunState.RUNNING and self.scheduled_time >= slot:
+        waits = self.unjudged or self.state is RunState.QUEUED
+        if slot is not None and waits and self.scheduled_time >= slot:
             return False
         if self.parked:
             return retry.max_retries is not None
@@ -73,6 +76,7 @@ def judge_overlap(
     """The verdict on the run of `slot` that is due at `now`; `active` are the job's other runs, read under its lock.
 
     Runs of later slots that only wait do not count: of two windowed runs that come due together, the older goes first.
+    One that has been judged and may start any moment does, whatever its slot: nobody will look at it again.
     """
     others = [run for run in active if run.counts(now, retry, slot)]
     if not others or policy == "allow":

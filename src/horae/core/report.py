@@ -24,7 +24,7 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """`cancelled_by` names the task whose failure stopped this one, or whoever asked."""
+    """`cancelled_by` names the task whose failure stopped this one, or whoever asked; `result` is what it returned."""
 
     task_run_id: str
     name: str
@@ -33,6 +33,7 @@ class TaskRow:
     attempts: tuple[AttemptRow, ...] = ()
     cancelled_by: str | None = None
     reason: str | None = None
+    result: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ def build_report(run: RunRow, tasks: Sequence[TaskRow]) -> Report:
             tuple(sorted(task.attempts, key=lambda attempt: attempt.number)),
             task.cancelled_by,
             task.reason,
+            task.result,
         )
         for task in tasks
     )
@@ -137,6 +139,7 @@ def _task(task: TaskRow) -> dict[str, Any]:
         "failure": task.failure,
         "cancelled_by": task.cancelled_by,
         "reason": task.reason,
+        "result": task.result,
         "attempts": [
             {
                 "attempt_id": attempt.attempt_id,

@@ -7,18 +7,19 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from horae.core.lifecycle import RUNS, AttemptState, RunState
+from horae.core.lifecycle import RUNS, AttemptState, RunState, TaskState
 from horae.engine.hooks import Caller
 from horae.engine.live import Ledger, LiveAttempt, LiveRun
 from horae.engine.outage import Outage
 from horae.engine.runner import Runner
 from horae.engine.told import number_of, told
 from horae.engine.wakeup import Alarm, StoreClock
-from horae.errors import StoreConflict, StoreError
+from horae.errors import StoreConflict, StoreError, StoreUnavailable
 from horae.events import LoopFailed, RunEnded, RunFenced, RunParked, RunReleased, Stream
-from horae.store.port import AttemptEnd, OutputChunk, Settled, Settlement, Store, Verdict
+from horae.store.port import AttemptEnd, OutputChunk, Settled, Settlement, Start, Store, Verdict
 
 AT_ONCE = 500
+_TERMINAL = RUNS.terminal
 
 
 class Completer:
@@ -57,9 +58,10 @@ class Completer:
     def ended(self, run: LiveRun) -> None:
         if not run.waiting_for_turn:
             run.waiting_for_turn = True
+            if not self._line:
+                self._idle.clear()
+                self._alarm.ring()
             self._line.append(run)
-            self._idle.clear()
-            self._alarm.ring()
         if not run.attempts:
             self._slot_freed()
 
@@ -153,12 +155,14 @@ class Completer:
 
     async def _settle(self, settlements: list[Settlement]) -> Sequence[Settled]:
         """Settles however long the store is away. A batch that cannot be written is written run by run."""
+        unheard = False
         while True:
             try:
                 answers = await self._store.settle(self.node, settlements)
             except StoreConflict:
                 await asyncio.sleep(0)
             except StoreError as error:
+                unheard = unheard or (isinstance(error, StoreUnavailable) and error.outcome_unknown)
                 await self._outage.ride_out(error)
             except Exception as error:  # noqa: BLE001 - one run that cannot be written must not hold up the others
                 self._stream.emit(LoopFailed("completer", f"{type(error).__name__}: {error}"))
@@ -171,7 +175,28 @@ class Completer:
                 settlements = [bare]
             else:
                 self._outage.over()
-                return answers
+                return [await self._heard(answer) for answer in answers] if unheard else answers
+
+    async def _heard(self, answer: Settled) -> Settled:
+        """The answer with the attempts that an earlier one, which got lost, had told us to make: the catalog says they
+        are under way, and nobody here knows of them."""
+        run = self._ledger.runs.get(answer.run_id)
+        while run is not None and answer.state is RunState.RUNNING:
+            try:
+                history = await self._store.history(answer.run_id)
+            except StoreError as error:
+                await self._outage.ride_out(error)
+                continue
+            positions = {task.name: index for index, task in enumerate(run.claim.definition.spec.tasks)}
+            begun = {
+                Start(positions[task.name], task.attempts[-1].number)
+                for task in history.tasks
+                if task.state is TaskState.RUNNING and task.attempts
+            }
+            known = {(attempt.position, attempt.number) for attempt in run.attempts.values()}
+            known |= {(end.position, end.number) for end in run.ends}
+            return answer._replace(starts=tuple(sorted({*answer.starts, *(begun - known)})))
+        return answer
 
     # ---- what the catalog says ---------------------------------------------------------------------------------------
 
@@ -181,7 +206,7 @@ class Completer:
             self.lost(run)
         elif answer.state is RunState.RUNNING:
             self._go_on(run, answer)
-        elif answer.state is not None and answer.state not in RUNS.terminal:
+        elif answer.state is not None and answer.state not in _TERMINAL:
             self._forget(run)
             if answer.park_until is not None:
                 self._stream.emit(RunParked(run.run_id, run.job_name, answer.park_until))
@@ -207,6 +232,9 @@ class Completer:
         for start in answer.starts:
             self._runner.start(run, start)
         self.come_back(run, answer.wake_at)
+        if run.stop is not None and answer.cancels and not run.attempts:
+            # The catalog waits for an attempt that is not here: only handing the run back ends it.
+            run.released = True
         if run.ends or (run.stop is not None and not run.attempts):
             self.ended(run)
 

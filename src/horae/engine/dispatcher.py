@@ -85,7 +85,7 @@ class Dispatcher:
         self.alarm.ring()
 
     def slot_freed(self) -> None:
-        if self._backlog or self._more:
+        if (self._backlog or self._more) and not self.alarm.rung:
             if self._ledger.free * 4 >= self._ledger.slots:
                 self.alarm.ring()
             else:
@@ -130,19 +130,24 @@ class Dispatcher:
         if self.draining:
             return False
         claims: list[Claim] = []
-        async with self.claiming:
-            now = self._loop.time()
-            look, self._look = self._look, False
-            try:
-                if look or now >= self._plan_at or self._may_plan_more:
-                    claims += await self._plan(now)
-                free = self._ledger.free
-                asked = look or self._backlog or (self._dispatch_at is not None and now >= self._dispatch_at)
-                if free > 0 and asked and not self.draining:
-                    claims += await self._dispatch(free)
-            finally:
-                # What was claimed before an error came is ours all the same.
-                runs = [self._adopt(claim) for claim in claims]
+        runs: list[LiveRun] = []
+        try:
+            async with self.claiming:
+                now = self._loop.time()
+                look, self._look = self._look, False
+                try:
+                    if look or now >= self._plan_at or self._may_plan_more:
+                        claims += await self._plan(now)
+                    free = self._ledger.free - len(claims)
+                    asked = look or self._backlog or (self._dispatch_at is not None and now >= self._dispatch_at)
+                    if free > 0 and asked and not self.draining:
+                        claims += await self._dispatch(free)
+                finally:
+                    runs = [self._adopt(claim) for claim in claims]
+        except StoreError:
+            # What was claimed before the error came is ours all the same.
+            self._start(runs)
+            raise
         self._outage.over()
         self._start(runs)
         return self._look or self._may_plan_more
@@ -293,7 +298,8 @@ class Dispatcher:
         self._runner.watch_run(run)
         for start in claim.starts:
             self._runner.start(run, start)
-        self.completer.come_back(run, claim.wake_at)
+        if claim.wake_ms is not None:
+            self.completer.come_back(run, claim.wake_at)
 
     def close(self) -> None:
         self.alarm.close()

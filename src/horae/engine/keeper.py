@@ -135,7 +135,8 @@ class Keeper(Recovery):
     async def watch(self) -> None:
         """Looks after the other nodes, and after runs that take too long."""
         while True:
-            await self._kept("keeper", self._look_after)
+            if not await self._kept("keeper", self._look_after):
+                continue
             # A lock that was just seen free is looked at again as soon as that would prove something.
             grace = self._store.lock_grace + 0.1
             await asyncio.sleep(min(grace, self._tuning.reap_every) if self._suspects else self._tuning.reap_every)
@@ -186,14 +187,18 @@ class Keeper(Recovery):
         if deleted:
             self._stream.emit(HistoryDeleted(deleted))
 
-    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Does one round; an error ends the round, never the loop."""
+    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Does one round, and says whether it was done; an error ends the round, never the loop."""
         try:
             await work()
         except StoreConflict:
             await asyncio.sleep(0)
         except StoreError as error:
-            await self._outage.ride_out(error)
+            # In a simulation, too, time passes until the store is back.
+            await self._loop.create_task(self._outage.ride_out(error), context=self._as_engine.copy())
         except Exception as error:  # noqa: BLE001 - a loop that dies silently would be worse than any error
             self._stream.emit(LoopFailed(name, f"{type(error).__name__}: {error}"))
             await asyncio.sleep(1.0)
+        else:
+            return True
+        return False

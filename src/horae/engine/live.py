@@ -43,7 +43,8 @@ class LiveAttempt:
         self.started = started
         self.expires = expires
         self.output = output
-        self.stop = Stop()
+        self.stop: Stop | None = None
+        """What tells the task; None where it takes no `Run` and cannot ask."""
         self.asked: str | None = None
         self.over = False
         self.abandoned = False
@@ -67,10 +68,12 @@ class LiveRun:
         "claimed",
         "ends",
         "expires",
+        "job_name",
         "last_run_ms",
         "nudge",
         "released",
         "results",
+        "run_id",
         "settling",
         "stop",
         "waiting_for_turn",
@@ -78,6 +81,8 @@ class LiveRun:
 
     def __init__(self, claim: Claim, claimed: float, expires: float | None) -> None:
         self.claim = claim
+        self.run_id = claim.run_id
+        self.job_name = claim.definition.spec.name
         self.claimed = claimed
         self.expires = expires
         self.attempts: dict[int, LiveAttempt] = {}
@@ -93,14 +98,6 @@ class LiveRun:
         """In the completer's line already."""
         self.nudge: asyncio.TimerHandle | None = None
         self.last_run_ms: int | None = None
-
-    @property
-    def run_id(self) -> str:
-        return self.claim.run_id
-
-    @property
-    def job_name(self) -> str:
-        return self.claim.definition.spec.name
 
     def forget(self) -> None:
         if self.nudge is not None:

@@ -47,8 +47,11 @@ class Printing:
 
     def finish(self, attempt: LiveAttempt) -> None:
         """Keeps what is left of an attempt that has ended."""
-        if not attempt.output.empty:
-            self._chunk(attempt, attempt.output.close())
+        output = attempt.output
+        # The two know each other; parted, they are freed at once and not by the next search for cycles.
+        output.notify = None
+        if not output.empty:
+            self._chunk(attempt, output.close())
 
     def _chunk(self, attempt: LiveAttempt, text: str) -> None:
         if not text:

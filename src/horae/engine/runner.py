@@ -36,7 +36,7 @@ from horae.events import (
 )
 from horae.runners import output as outputs
 from horae.runners.processes import Failure, Processes, ProcessWork, locate
-from horae.runners.run import Facts, Run
+from horae.runners.run import Facts, Run, Stop
 from horae.runners.transaction import AwaitedTransaction, BlockingTransaction, Joining
 from horae.store.port import AttemptEnd, Joined, Start, Store
 
@@ -105,12 +105,13 @@ class Runner:
             self._watch.at(run.expires)
 
     def _in_loop(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
-        context = copy_context()
-        context.run(outputs.current.set, attempt.output)
-        run = self._run(attempt, settings, lambda: AwaitedTransaction(self._join(attempt)), handler)
-        attempt.handle = self._loop.create_task(self._await(attempt, handler.function, run), context=context)
+        run = None
+        if handler.takes_run:
+            run = self._run(attempt, settings, lambda: AwaitedTransaction(self._join(attempt)))
+        attempt.handle = self._loop.create_task(self._await(attempt, handler.function, run))
 
     async def _await(self, attempt: LiveAttempt, function: Callable[..., Any], run: Run | None) -> None:
+        outputs.current.set(attempt.output)  # in the context of this asyncio.Task, which is its own
         try:
             value = await (function() if run is None else function(run))
         except BaseException as error:
@@ -123,8 +124,11 @@ class Runner:
     def _in_thread(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
         context = copy_context()
         context.run(outputs.current.set, attempt.output)
-        run = self._run(attempt, settings, lambda: BlockingTransaction(self._join(attempt), self._loop), handler)
-        call = partial(context.run, handler.function) if run is None else partial(context.run, handler.function, run)
+        if handler.takes_run:
+            run = self._run(attempt, settings, lambda: BlockingTransaction(self._join(attempt), self._loop))
+            call = partial(context.run, handler.function, run)
+        else:
+            call = partial(context.run, handler.function)
         self._threads.submit(call, partial(self._thread_done, attempt))
 
     def _thread_done(self, attempt: LiveAttempt, value: Any, error: BaseException | None) -> None:
@@ -176,8 +180,9 @@ class Runner:
         )
         self._loop.call_soon(self._raised, attempt, error)
 
-    def _run(self, attempt: LiveAttempt, settings: Settings, join: Callable[[], Any], handler: Handler) -> Run | None:
-        return Run(self._facts(attempt, settings), attempt.stop, join) if handler.takes_run else None
+    def _run(self, attempt: LiveAttempt, settings: Settings, join: Callable[[], Any]) -> Run:
+        attempt.stop = Stop()
+        return Run(self._facts(attempt, settings), attempt.stop, join)
 
     def _facts(self, attempt: LiveAttempt, settings: Settings) -> Facts:
         run = attempt.run
@@ -228,7 +233,8 @@ class Runner:
         if attempt.asked is not None or attempt.over:
             return
         attempt.asked = why
-        attempt.stop.asked = True
+        if attempt.stop is not None:
+            attempt.stop.asked = True
         if attempt.handle is not None:
             attempt.handle.cancel()
         grace = attempt.run.claim.definition.settings.cancel_grace.total_seconds()

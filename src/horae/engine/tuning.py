@@ -36,6 +36,8 @@ class Tuning:
     """How long `run.transaction` may last; None: 5 s where it holds the only writer, else 60 s."""
     process_memory: int | None = None
     """Bytes of address space for a task with isolation="process"; None: three quarters of the machine's memory."""
+    modules: tuple[str, ...] = ()
+    """Modules that may be imported for schedules of users' own, with all that lies under them."""
     tee: bool = True
     """Whether what tasks print also goes where it would have gone without us."""
 
@@ -68,6 +70,10 @@ def _checked(name: str, value: Any) -> Any:
         if type(value) is not int or value < 1:
             raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a whole number from 1")
         return value
+    if name == "modules":
+        if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+            raise InvalidPolicy(f"Invalid modules {shown(value)}: must be a list of module names")
+        return tuple(value)
     if name == "tee":
         if type(value) is not bool:
             raise InvalidPolicy(f"Invalid tee {shown(value)}: must be True or False")

@@ -12,18 +12,18 @@ class Alarm:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._rung = False
+        self.rung = False
         self._waiter: asyncio.Future[None] | None = None
         self._later: asyncio.TimerHandle | None = None
 
     def ring(self) -> None:
-        self._rung = True
+        self.rung = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def ring_within(self, seconds: float) -> None:
         """Rings after `seconds`, unless it is to ring before that anyway."""
-        if self._later is None and not self._rung:
+        if self._later is None and not self.rung:
             self._later = self._loop.call_later(seconds, self._ring_late)
 
     def _ring_late(self) -> None:
@@ -32,7 +32,7 @@ class Alarm:
 
     async def wait(self, until: float | None = None) -> None:
         """Returns when it rings, or at the loop's time `until`."""
-        if not self._rung:
+        if not self.rung:
             self._waiter = self._loop.create_future()
             timer = None if until is None else self._loop.call_at(until, self.ring)
             try:
@@ -41,7 +41,7 @@ class Alarm:
                 self._waiter = None
                 if timer is not None:
                     timer.cancel()
-        self._rung = False
+        self.rung = False
 
     def close(self) -> None:
         if self._later is not None:

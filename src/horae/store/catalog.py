@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from horae.core.custom import Schedules
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.errors import InvalidDefinition, shown
@@ -53,9 +54,10 @@ class _StartOver(Exception):
 class Catalog:
     """A Store on a driver. What verbs mean is written in `port.Store`."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, find: Callable[[str], Schedules | None] | None = None) -> None:
+        """`find` gives the schedule behind the import path of a user's own, None where this process has none."""
         self.driver = driver
-        self._cache = DefinitionCache()
+        self._cache = DefinitionCache(find)
         self._unplannable: set[str] = set()
         self._claimed: dict[int, Compiled] = {}
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from horae.core import ids
+from horae.core.custom import Schedules, loaded
 from horae.core.job import JobSpec, effective, parse_settings
 from horae.core.progress import first_starts
 from horae.core.schedule import Once
@@ -68,7 +70,9 @@ class Compiled:
 class DefinitionCache:
     """Compiled definitions by job and version; of too many, those known longest are forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, find: Callable[[str], Schedules | None] | None = None) -> None:
+        """`find` gives the schedule behind a custom one's import path, None where this process has none."""
+        self._find = find
         self.known: dict[tuple[str, int], Compiled] = {}
         self._rhythms: dict[object, object] = {}
 
@@ -94,6 +98,8 @@ class DefinitionCache:
         rows = await transaction.rows("load_versions", wanted=json.dumps(missing))
         for job_uuid, version, definition, defaults in rows:
             spec = JobSpec.from_dict(json.loads(definition))
+            if self._find is not None and spec.schedule is not None:
+                spec = replace(spec, schedule=loaded(spec.schedule, self._find))
             level = {} if defaults is None else parse_settings(json.loads(defaults))
             self.put(job_uuid, build(spec, version, level))
 

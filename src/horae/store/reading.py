@@ -109,9 +109,10 @@ async def history(work: Work, run_id: str) -> History:
         failure = compiled.definition.task_settings[position].failure
         tries = tuple(attempts.get(position, ()))
         task_run = ids.task_run_id(run_id, uuids[position])
-        tasks.append(TaskRow(task_run, name, TaskState(state), failure, tries, cancelled_by, reason))
+        value = optional_json(result)
+        tasks.append(TaskRow(task_run, name, TaskState(state), failure, tries, cancelled_by, reason, value))
         if result is not None:
-            results[name] = optional_json(result)
+            results[name] = value
     return History(
         _report_row(record, compiled.settings.mode, compiled.settings.failure), tuple(tasks), record, results
     )

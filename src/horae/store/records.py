@@ -118,6 +118,8 @@ class RunRecord:
     cancelled_by: str | None = None
     retry_count: int = 0
     payload: Any = None
+    error: str | None = None
+    """What the latest failed attempt said, of the last task that has one; also where a later attempt made good."""
 
 
 @dataclass(frozen=True, slots=True)

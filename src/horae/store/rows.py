@@ -188,9 +188,9 @@ def _schedule_kind(schedule: Schedule | None) -> str:
 def active_run(row: Row) -> ActiveRun:
     """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery."""
     uuid, state, scheduled, chosen, waiting_for, is_recovery = row
-    return ActiveRun(
-        ids.RUN + uuid, RunState(state), moment(scheduled), moment(chosen), waiting_for == "retry", bool(is_recovery)
-    )
+    parked, unjudged = waiting_for == "retry", waiting_for == "window"
+    at = moment(scheduled), moment(chosen)
+    return ActiveRun(ids.RUN + uuid, RunState(state), *at, parked, bool(is_recovery), unjudged)
 
 
 def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...]) -> JobView:
@@ -283,7 +283,7 @@ def run_record(row: Row) -> RunRecord:
     (
         uuid, name, state, scheduled, chosen, origin, version, fence, created, key, not_before, waiting_for, started,
         completed, owner, reason, is_recovery, covers_from, covers_to, count, replay_of, cancel_at, cancelled_by,
-        retries, payload,
+        retries, error, payload,
     ) = row  # fmt: skip
     return RunRecord(
         ids.RUN + uuid,
@@ -311,4 +311,5 @@ def run_record(row: Row) -> RunRecord:
         cancelled_by,
         retries,
         optional_json(payload),
+        error,
     )

@@ -63,7 +63,19 @@ def run_record(run: Run) -> RunRecord:
         cancelled_by=run.cancelled_by,
         retry_count=run.retry_count,
         payload=run.payload,
+        error=_latest_error(run),
     )
+
+
+def _latest_error(run: Run) -> str | None:
+    """The error of the last task that has one, in its latest attempt that failed."""
+    errors = [
+        (task.progress.position, attempt.number, attempt.error)
+        for task in run.tasks
+        for attempt in task.attempts
+        if attempt.error is not None
+    ]
+    return max(errors)[2] if errors else None
 
 
 def history(catalog: Catalog, run: Run) -> History:
@@ -98,8 +110,9 @@ def history(catalog: Catalog, run: Run) -> History:
         )
         failure = definition.task_settings[task.progress.position].failure
         state, name = task.progress.state, task.progress.name
+        result = None if task.result is None else json.loads(task.result)
         tasks.append(
-            TaskRow(task_run, name, state, failure, attempts, task.progress.cancelled_by, task.progress.reason)
+            TaskRow(task_run, name, state, failure, attempts, task.progress.cancelled_by, task.progress.reason, result)
         )
     results = {task.progress.name: json.loads(task.result) for task in run.tasks if task.result is not None}
     return History(row, tuple(tasks), run_record(run), results)

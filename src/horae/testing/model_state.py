@@ -83,8 +83,9 @@ class Run:
         self.state = state
 
     def as_active(self) -> ActiveRun:
-        parked = self.waiting_for == "retry"
-        return ActiveRun(self.run_id, self.state, self.scheduled_time, self.chosen_time, parked, self.is_recovery)
+        parked, unjudged = self.waiting_for == "retry", self.waiting_for == "window"
+        at = self.scheduled_time, self.chosen_time
+        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, unjudged)
 
     def task_run_id(self, name: str) -> str:
         return ids.task_run_id(self.run_id, ids.task_uuid(ids.job_uuid(self.job_name), name))

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from horae.app.home import Home
 from horae.app.horae import Horae
+from horae.app.loading import finder
 from horae.app.stores import make_driver, ready
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.instant import aware
@@ -192,7 +193,7 @@ class Simulation:
     def _make(self) -> FaultyCatalog:
         if self.store is not None and self._app.url == "sqlite://":
             return self.store
-        self.store = FaultyCatalog(make_driver(self._app.url, clock=lambda: self.now))
+        self.store = FaultyCatalog(make_driver(self._app.url, clock=lambda: self.now), finder(self._tuning.modules))
         self.store.random = self._random
         if self.store.driver.dialect != "sqlite":
             self.store.under_way = self._loop.holding

@@ -103,7 +103,10 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.payload
+    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
+     ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
+    r.payload
 FROM sys.job_runs r
 LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid
 LEFT JOIN sys.job_tombstones t ON t.job_uuid = r.job_uuid
@@ -117,7 +120,10 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.payload
+    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
+     ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
+    r.payload
 FROM sys.job_runs r
 LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid
 LEFT JOIN sys.job_tombstones t ON t.job_uuid = r.job_uuid
@@ -131,7 +137,10 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.payload
+    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
+     ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
+    r.payload
 FROM sys.job_runs r INDEXED BY job_runs_active
 LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid
 LEFT JOIN sys.job_tombstones t ON t.job_uuid = r.job_uuid
@@ -146,7 +155,10 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.payload
+    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
+     ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
+    r.payload
 FROM sys.job_runs r
 LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid
 LEFT JOIN sys.job_tombstones t ON t.job_uuid = r.job_uuid
