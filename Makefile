@@ -43,6 +43,7 @@ golden: $(DEV) ## Write generated documentation anew from the code
 lock: $(DEV) ## Resolve the lock files anew
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --group dev pyproject.toml --output-file requirements/dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --group dev --group bench pyproject.toml --output-file requirements/bench.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --group bench-apscheduler4 pyproject.toml --output-file requirements/bench-apscheduler4.lock
 
 clean: ## Remove the environment and every cache
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -170,8 +170,7 @@ async def _filled(measured: Measured, jobs: int, history: int) -> None:
     """A catalog with so many jobs and so many runs that have ended."""
     kind, what = measured.kind, f"sizes on {measured.kind}: loading {jobs:,} schedules, {history:,} runs"
     await define_all(measured.store, [minutely(f"job-{number}", number) for number in range(AWAKE)])
-    texts = [_statement(_JOBS, kind, first, min(first + LOAD, jobs + 1)) for first in range(AWAKE + 1, jobs + 1, LOAD)]
-    texts.append(_VERSIONS)
+    texts = asleep(kind, AWAKE + 1, jobs)
     for text in (_RUNS, _TASKS, _ATTEMPTS):
         texts += [_statement(text, kind, first, first + LOAD, jobs=jobs) for first in range(1, history + 1, LOAD)]
     if kind == "sqlite":
@@ -190,6 +189,12 @@ async def _filled(measured: Measured, jobs: int, history: int) -> None:
         server.execute("SELECT setval('sys.run_numbers', %s), setval('sys.job_numbers', %s)", (history + 1, jobs + 1))
         server.execute("VACUUM ANALYZE")
         server.execute("CHECKPOINT")
+
+
+def asleep(kind: str, first: int, last: int) -> list[str]:
+    """Statements that add jobs of these numbers, copies of `job-0` that sleep."""
+    loads = range(first, last + 1, LOAD)
+    return [*(_statement(_JOBS, kind, each, min(each + LOAD, last + 1)) for each in loads), _VERSIONS]
 
 
 def _statement(text: str, kind: str, first: int, end: int, **more: int) -> str:

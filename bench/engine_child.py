@@ -33,7 +33,7 @@ def ask(module: str, measure: str, *, packages: Path | None = None, **arguments:
         check=False,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{module} failed at {measure} {arguments}:\n{done.stderr[-4000:]}")
+        raise RuntimeError(f"{module} failed at {measure}:\n{done.stderr[-4000:]}")
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
 

@@ -46,7 +46,9 @@ class Ends:
         try:
             await asyncio.wait_for(self._all.wait(), seconds)
         except TimeoutError:
-            raise RuntimeError(f"{self._left} runs had not ended within {seconds:.0f} s: is the machine busy?") from None
+            raise RuntimeError(
+                f"{self._left} runs had not ended within {seconds:.0f} s: is the machine busy?"
+            ) from None
 
 
 def made(url: str, slots: int) -> Horae:
@@ -190,7 +192,15 @@ class Paced:
         self.walls.append(self.ends.last - moment)
 
 
-async def paced(places: Mapping[str, str], due: int, sleepers: Mapping[str, int], rounds: int, slots: int) -> Any:
+async def prepare(url: str, due: int) -> dict[str, Any]:
+    """A catalog with the jobs that `paced` gives their times to."""
+    app = made(url, 1)
+    await define(app, due_together("job", due, "stamp", 86_400, soon(86_400)))
+    await app.close()
+    return {}
+
+
+async def paced(places: Mapping[str, str], due: int, rounds: int, slots: int) -> dict[str, Any]:
     """Start lags in seconds, and seconds from due to the last end, of catalogs of several sizes that take turns.
 
     In each, `due` jobs are due at the same moment of every turn; the rest sleeps.
@@ -199,13 +209,14 @@ async def paced(places: Mapping[str, str], due: int, sleepers: Mapping[str, int]
     period = space * len(places)
     racers = {name: Paced(url, slots, due) for name, url in places.items()}
     start = soon(5 + due * len(places) * 0.002)
-    for place, (name, racer) in enumerate(racers.items()):
+    for place, racer in enumerate(racers.values()):
         moment = start + timedelta(seconds=space * place)
-        # Defined far ahead, so that all of them can be loaded; moved to where they belong when all is ready.
         await define(racer.app, due_together("job", due, "stamp", period, moment))
     async with AsyncExitStack() as stack:
-        for name, racer in racers.items():
+        for racer in racers.values():
             await stack.enter_async_context(racer.app)
+        if datetime.now(UTC) > start - timedelta(seconds=0.5):
+            raise RuntimeError("starting took too long: is the machine busy?")
         for turn in range(rounds + 2):
             for place, racer in enumerate(racers.values()):
                 await racer.round(start.timestamp() + period * turn + space * place)
@@ -217,4 +228,4 @@ async def paced(places: Mapping[str, str], due: int, sleepers: Mapping[str, int]
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve({"throughput": throughput, "paced": paced}))
+    raise SystemExit(serve({"throughput": throughput, "prepare": prepare, "paced": paced}))

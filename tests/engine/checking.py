@@ -8,7 +8,7 @@ from datetime import datetime
 from horae import Horae, Schedule
 from horae.core.lifecycle import RUNS, TASK_RUNS
 from horae.events import AttemptStarted, RunStarted
-from horae.store.port import Origin
+from horae.store.port import Origin, RunRecord
 
 
 class Witness:
@@ -51,11 +51,7 @@ class Witness:
             assert states.count("SUCCESS") == (1 if task.state == "SUCCESS" else 0)
 
 
-def _covered(missing: set[datetime], runs: list[object]) -> bool:
+def _covered(missing: set[datetime], runs: list[RunRecord]) -> bool:
     """Whether long spans of missed slots, which are one row each, account for these."""
-    spans = [
-        (run.covers_from, run.covers_to)  # type: ignore[attr-defined]  # runs, as the app lists them
-        for run in runs
-        if run.count > 1  # type: ignore[attr-defined]  # as above
-    ]
+    spans = [(run.covers_from, run.covers_to) for run in runs if run.covers_from and run.covers_to and run.count > 1]
     return all(any(first <= slot <= last for first, last in spans) for slot in missing)

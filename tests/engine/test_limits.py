@@ -1,9 +1,10 @@
-"""Limits: a node's slots, a job's max_concurrent and a pool's limit are never exceeded, and nothing waits for nothing."""
+"""A node's slots, a job's max_concurrent and a pool's limit are never exceeded, and nothing waits for nothing."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_node_never_runs_more_than_its_slots_and_gets_through_everything(slots
         assert len(starts) == 12
         assert [each.time for each in starts] == sorted(each.time for each in starts)
         assert await states(app) == ["COMPLETED"] * 12
-        gaps = {(later.time - earlier.time).total_seconds() for earlier, later in zip(starts, starts[1:], strict=False)}
+        gaps = {(later.time - earlier.time).total_seconds() for earlier, later in pairwise(starts)}
         assert gaps <= {0.0, 60.0, 60.004, 59.996, 0.004}
 
     simulate(app, body)

@@ -314,4 +314,4 @@ def test_definitions_that_cannot_be_are_refused_where_they_are_written(tmp_path:
     empty = Horae("sqlite://")
     empty.job("nothing", Every("1h"))
     with pytest.raises(InvalidDefinition, match="no task"):
-        asyncio.run(empty.open())  # type: ignore[arg-type]  # it raises before it answers
+        asyncio.run(empty.open())

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.engine.world import after, clock, offsets, only_run, simulate, states
+from tests.engine.world import START, after, clock, offsets, only_run, simulate, states
 
 from horae import Cron, Every, Horae, Once, Run
 from horae.errors import InvalidDefinition, InvalidInput, JobNotFound, TaskNotFound
@@ -18,7 +18,7 @@ from horae.testing.simulation import Simulation
 class Fibonacci:
     """A schedule of one's own: 1, 2, 3, 5, 8… minutes after the start."""
 
-    def __init__(self, start: datetime = after("0s")) -> None:
+    def __init__(self, start: datetime = START) -> None:
         self.start = start
 
     def _slots(self) -> Iterator[datetime]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -155,7 +156,7 @@ def test_two_windowed_runs_that_overlap_are_judged_at_their_chosen_times() -> No
         starts = await sim.advance("24h")
         runs = [run for run in await oldest_first(app) if run.state != "PENDING"]
         started = [each.time for each in starts]
-        for before, run in zip(runs, runs[1:], strict=False):
+        for before, run in pairwise(runs):
             if run.state == "SKIPPED":
                 assert any((run.chosen_time - at).total_seconds() < 3000 for at in started if at <= run.chosen_time)
             elif before.state in ("COMPLETED", "RUNNING"):

@@ -48,8 +48,8 @@ def clock(moment: datetime | None) -> str | None:
 
 async def oldest_first(app: Horae, job: str | None = None, limit: int = 1000) -> list[RunRecord]:
     """By slot; of those with the same slot the one born first."""
-    runs = await app.runs(job=job, limit=limit)
-    return sorted(reversed(runs), key=lambda run: (run.scheduled_time, run.created_at))
+    runs = (await app.runs(job=job, limit=limit))[::-1]
+    return sorted(runs, key=lambda run: (run.scheduled_time, run.created_at))
 
 
 async def states(app: Horae, job: str | None = None) -> list[str]:

@@ -224,5 +224,5 @@ def active(url: str) -> list[Row]:
         return run(
             "SELECT j.job_name, cast(r.job_run_uuid AS text), r.state, r.waiting_for, r.fence, r.not_before,"
             " cast(r.assigned_node_uuid AS text) FROM sys.job_runs r LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid"
-            " WHERE r.completed_at IS NULL"
+            " WHERE r.completed_at IS NULL ORDER BY r.run_no"
         )

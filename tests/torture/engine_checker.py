@@ -64,10 +64,11 @@ def read_log(path: Path) -> tuple[dict[tuple[str, str, int], list[Line]], list[s
             strange.append(line)
             continue
         kind, at, pid, run_id, attempt, _, task = words
-        lines = found[run_id, task, int(attempt)]
+        key = run_id, task, int(attempt)
         if kind == "START":
-            lines.append(Line(float(at), int(pid), None))
+            found[key].append(Line(float(at), int(pid), None))
         else:
+            lines = found.get(key, [])
             index = next((i for i, each in enumerate(lines) if each.pid == int(pid) and each.ended is None), None)
             if index is None:
                 strange.append(line)

@@ -196,12 +196,12 @@ def _crossed(app: Horae) -> None:
             every = Every(f"{3 + index % 4}s")
             common: dict[str, Any] = {"overlap": overlapping, "recovery": recovering}
             if index % 2:
-                app.job(f"{name}-slow", every, payload={"seconds": 1 + index % 5}, **common)(slow)
+                app.job(f"{name}-slow", every, payload={"seconds": 1 + index % 4}, **common)(slow)
                 retry = Retry(2, "200ms", factor=2.0, jitter=0.5)
                 app.job(f"{name}-flaky", every, retry=retry, **common)(flaky)
             else:
                 app.job(f"{name}-quick", every, **common)(quick)
-                app.job(f"{name}-thread", every, payload={"seconds": 0.4 + index % 6}, **common)(thread)
+                app.job(f"{name}-thread", every, payload={"seconds": 0.4 + index % 3}, **common)(thread)
             index += 1
 
 
@@ -240,10 +240,10 @@ def _waiting(app: Horae) -> None:
 def _limited(app: Horae) -> None:
     for index in range(10):
         overlap: Any = "allow" if index % 2 else Queue(3)
-        app.job(f"narrow-{index}", Every("4s"), pool="narrow", overlap=overlap, payload={"seconds": 0.5})(slow)
+        app.job(f"narrow-{index}", Every("4s"), pool="narrow", overlap=overlap, payload={"seconds": 0.3})(slow)
     for index in range(4):
         app.job(f"single-{index}", Every("4s"), pool="single", payload={"seconds": 0.3})(thread)
-        app.job(f"alone-{index}", Every("1s"), max_concurrent=1, overlap="allow", payload={"seconds": 1.3})(slow)
+        app.job(f"alone-{index}", Every("2s"), max_concurrent=1, overlap="allow", payload={"seconds": 1.2})(slow)
 
 
 def _once_only(app: Horae) -> None:

@@ -143,6 +143,11 @@ class Home:
             )
 
     @property
+    def is_idle_elsewhere(self) -> bool:
+        """Whether the store lives in this home's own thread, and this is another."""
+        return self._thread is not None and self._loop is not asyncio.get_running_loop()
+
+    @property
     def has_thread(self) -> bool:
         return self._thread is not None
 

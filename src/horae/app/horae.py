@@ -302,6 +302,9 @@ class Horae(Operations):
         if self.engine is not None:
             raise Conflict("This app runs already", hint="Stop it before you start it again.")
         self.specs()  # says what is wrong with them before anything is opened
+        if self.home.is_idle_elsewhere and self.url != "sqlite://":
+            # Sync calls before this opened the store in a thread of their own; it is not needed any more.
+            await asyncio.to_thread(self.stop)
         self.home.settle_here()
         store = await self.home.store()
         await self.register(store)

@@ -250,7 +250,8 @@ class Store(Protocol):
         One transaction for all of them: attempts, task runs, run, then hand-over: the next QUEUED run of the job, runs
         whose dependencies this completes, runs that wait for a pool; a Once job that is done is disabled or dropped;
         audit rows. A settlement whose owner or fence does not match is FENCED (ALREADY where that same fence ended the
-        run) and touches nothing.
+        run) and touches nothing. Repeated after its answer was lost, it says how the run stands, but not once more
+        which attempts it had started: whoever misses those hands the run back (`release`).
         """
 
     def transact(self, node: UUID, run_id: str, run_no: int, fence: int) -> AbstractAsyncContextManager[Joined]:

@@ -132,8 +132,11 @@ class SqliteDriver:
                 self._version = version
                 self._fire()
                 break
-            left = POLL if ends is None else min(POLL, ends - loop.time())
-            if left <= 0:
+            # Nobody else can change a catalog in memory.
+            left = None if self.path == ":memory:" else POLL
+            if ends is not None:
+                left = ends - loop.time() if left is None else min(left, ends - loop.time())
+            if left is not None and left <= 0:
                 return seen
             if self._fired is None:
                 self._fired = loop.create_future()
