@@ -61,6 +61,11 @@ class EngineScale:
     def idle_seconds(self) -> float:
         return 10.0 if self.quick else 60.0
 
+    @property
+    def definitions(self) -> int:
+        """How many a program defines itself, where that is measured."""
+        return 10_000 if self.quick else 100_000
+
     def peer_jobs(self, module: str) -> int:
         """Slow peers are asked for less: each keeps its pace, whatever the number."""
         share = {APSCHEDULER3: 10, APSCHEDULER4: 50, PROCRASTINATE: 10}.get(module, 1)

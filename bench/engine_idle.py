@@ -22,25 +22,25 @@ async def idle(scale: EngineScale) -> Result:
     short: list[str] = []
     with places() as where:
         for kind in KINDS:
-            for size in (100, SCHEDULES):
-                progress(f"idle on {kind}: {size:,} schedules")
-                found = _asked(filled(where, kind, 100, size), scale)
-                title = f"{SHOWN[kind]}: {size:,} schedules in the catalog"
-                data[f"{kind} {size}"] = found
-                rows.append([title, *_cells(found)])
-            short += _short(kind, found)
+            progress(f"idle on {kind}: 100 and {SCHEDULES:,} schedules")
+            few, many = (_asked(filled(where, kind, 100, size), scale) for size in (100, SCHEDULES))
+            data[kind] = {"few": few, "many": many}
+            rows.append([f"{SHOWN[kind]}: 100 schedules", *_cells(few)])
+            rows.append([f"{SHOWN[kind]}: {SCHEDULES:,} schedules", *_cells(many)])
+            short += _short(kind, many)
+            count = scale.definitions
+            title = f"{SHOWN[kind]}: {count:,} schedules that are defined in the program too"
             url = where.url(kind)
-            progress(f"idle on {kind}: {SCHEDULES:,} schedules in the program, written by a first start")
-            _asked(url, scale, code=SCHEDULES, seconds=0.1)
-            progress(f"idle on {kind}: {SCHEDULES:,} schedules in the program, as they were")
-            found = _asked(url, scale, code=SCHEDULES)
-            data[f"{kind} code"] = found
-            rows.append([f"{SHOWN[kind]}: {SCHEDULES:,} defined in the program, none changed", *_cells(found)])
+            # The first start writes them, the second finds them as they were.
+            for seconds in (0.1, scale.idle_seconds):
+                progress(title)
+                data[kind]["code"] = _asked(url, scale, seconds, count)
+            rows.append([title, *_cells(data[kind]["code"])])
     heading = ["nothing due", "start-up", "memory", "of a core"]
     return Result(table(heading, rows), data, short)
 
 
-def _asked(url: str, scale: EngineScale, code: int = 0, seconds: float | None = None) -> dict[str, float]:
+def _asked(url: str, scale: EngineScale, seconds: float | None = None, code: int = 0) -> dict[str, float]:
     wait = scale.idle_seconds if seconds is None else seconds
     return ask(RESIDENT, "idle", url=url, spawned=time.time(), seconds=wait, code=code)
 

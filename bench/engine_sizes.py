@@ -33,13 +33,13 @@ async def sizes(scale: EngineScale) -> Result:
             own = [each / DUE * 1e6 for each in walls[smallest]]
             cells = [f"{median(own):.0f} us"]
             data[kind] = {"smallest_us": spread(own)}
-            for size in list(urls)[1:]:
-                ratios = [big / small for big, small in zip(walls[size], walls[smallest], strict=True)]
+            for name in list(urls)[1:]:
+                ratios = [big / small for big, small in zip(walls[name], walls[smallest], strict=True)]
                 cells.append(shown(ratios, "{:.2f}x"))
-                data[kind][size] = spread(ratios)
-                if size == largest and median(ratios) > TARGET:
+                data[kind][name] = spread(ratios)
+                if name == largest and median(ratios) > TARGET:
                     short.append(
-                        f"a run on {kind} with {int(size):,} schedules: {median(ratios):.2f}x, target {TARGET}x"
+                        f"a run on {kind} with {int(name):,} schedules: {median(ratios):.2f}x, target {TARGET}x"
                     )
             rows.append([SHOWN[kind], *cells])
     heading = [f"a run, {DUE:,} due at a time", *(f"{size:,} schedules" for size in scale.sizes)]

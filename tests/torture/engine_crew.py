@@ -233,10 +233,8 @@ class EngineCrew:
         code = node.process.returncode
         allowed = {0} if node.told else set()
         allowed |= {-signal.SIGKILL} if node.killed else set()
-        if code == UNREACHABLE and self.server is not None:
-            self.deeds["failed starts"] += 1
-        elif node.told and not node.ready:
-            # Told to go before it had set up its handlers.
+        if code == UNREACHABLE or (node.told and not node.ready):
+            # A server that is away, a file that a stopped node has locked; told to go before it had come.
             self.deeds["failed starts"] += 1
         elif code not in allowed:
             self.problems.append(f"{node.output.name} ended with {code}: {node.said[-1500:]}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
-from tests.torture.engine_jobs import effect, quick, slow, stubborn, thread
+from tests.torture.engine_jobs import effect, inserting, noted, quick, slow, stubborn, thread
 
-from horae import Every, Horae
+from horae import Every, Horae, Run
 
 LONG = 120.0
 """Seconds that work takes which nobody is meant to wait for."""
@@ -32,3 +34,15 @@ def endless(app: Horae) -> None:
         app.job(f"endless-slow-{index}", Every("365d"), **common)(slow)
         app.job(f"endless-deaf-{index}", Every("365d"), **common)(stubborn)
         app.job(f"endless-most-{index}", Every("365d"), delivery="at_most_once", **common)(slow)
+
+
+async def reluctant(run: Run) -> None:
+    """Writes, and takes being cancelled for a reason to be content with that."""
+    with noted(run):
+        await run.transaction.execute(*inserting(run))
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(LONG)
+
+
+def reluctantly(app: Horae) -> None:
+    app.job("reluctant", Every("365d"))(reluctant)

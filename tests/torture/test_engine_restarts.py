@@ -22,6 +22,7 @@ from horae import Horae, HoraeError
 
 ENDLESS = "tests.torture.engine_scenes:endless"
 STEADY = "tests.torture.engine_scenes:steady"
+RELUCTANT = "tests.torture.engine_scenes:reluctantly"
 NODES_ARE_MISSED_WITHIN = 15.0
 """Seconds until the runs of a node that was killed have been started again, with the engine's own rhythms: it is looked
 at every five seconds, and on PostgreSQL twice, three seconds apart; the rest is a busy machine's."""
@@ -130,6 +131,23 @@ def test_a_second_signal_ends_a_node_that_is_waiting_for_its_tasks(url: str, tmp
     assert runs == {(False, "PENDING"): 8, (True, "CANCELLED"): 4}
     assert attempts == {("CANCELLED",): 12}
     assert nodes == [("STOPPED",)]
+
+
+def test_a_task_that_ends_well_after_its_run_was_handed_back_has_neither_succeeded_nor_written(
+    url: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with Scene(url, tmp_path, RELUCTANT, HORAE_TORTURE_GRACE="200ms") as scene:
+            node = await scene.start()
+            await scene.trigger_all()
+            node.signal(signal.SIGTERM)
+            await scene.gone(node, 20)
+
+    asyncio.run(scenario())
+    evidence = Evidence(url)
+    assert [run.state for run in evidence.runs.values()] == ["PENDING"]
+    assert [row.state for row in evidence.attempts.values()] == ["CANCELLED"]
+    assert evidence.effects == []
 
 
 def test_the_runs_of_a_node_that_was_killed_are_started_again_within_seconds(url: str, tmp_path: Path) -> None:

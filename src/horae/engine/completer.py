@@ -9,47 +9,31 @@ from uuid import UUID
 
 from horae.core.lifecycle import RUNS, AttemptState, RunState, TaskState
 from horae.engine.hooks import Caller
-from horae.engine.live import Ledger, LiveAttempt, LiveRun
-from horae.engine.outage import Outage
+from horae.engine.live import LiveAttempt, LiveRun
+from horae.engine.parts import Part, Shared
 from horae.engine.runner import Runner
 from horae.engine.told import number_of, told
-from horae.engine.wakeup import Alarm, StoreClock
+from horae.engine.wakeup import Alarm
 from horae.errors import StoreConflict, StoreError, StoreUnavailable
-from horae.events import LoopFailed, RunEnded, RunFenced, RunParked, RunReleased, Stream
-from horae.store.port import AttemptEnd, OutputChunk, Settled, Settlement, Start, Store, Verdict
+from horae.events import LoopFailed, RunEnded, RunFenced, RunParked, RunReleased
+from horae.store.port import AttemptEnd, OutputChunk, Settled, Settlement, Start, Verdict
 
 AT_ONCE = 500
 _TERMINAL = RUNS.terminal
 
 
-class Completer:
+class Completer(Part):
     """Settles what the runner reports, and does what the catalog answers: start, stop, forget."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: Store,
-        ledger: Ledger,
-        runner: Runner,
-        stream: Stream,
-        outage: Outage,
-        caller: Caller,
-        clock: StoreClock,
-        slot_freed: Callable[[], None],
-    ) -> None:
-        self._loop = loop
-        self._store = store
-        self._ledger = ledger
+    def __init__(self, shared: Shared, runner: Runner, caller: Caller, slot_freed: Callable[[], None]) -> None:
+        super().__init__(shared)
         self._runner = runner
-        self._stream = stream
-        self._outage = outage
         self._caller = caller
-        self._clock = clock
         self._slot_freed = slot_freed
         self.node: UUID
         self._line: list[LiveRun] = []
         self._chunks: list[OutputChunk] = []
-        self._alarm = Alarm(loop)
+        self._alarm = Alarm(self._loop)
         self._idle = asyncio.Event()
         self._idle.set()
 

@@ -14,15 +14,13 @@ from uuid import UUID
 
 from horae.engine.completer import Completer
 from horae.engine.hooks import Caller, first_time
-from horae.engine.live import Ledger, LiveRun
-from horae.engine.outage import Outage
-from horae.engine.registry import Registry
+from horae.engine.live import LiveRun
+from horae.engine.parts import Part, Shared
 from horae.engine.runner import Runner
-from horae.engine.tuning import Tuning
-from horae.engine.wakeup import Alarm, StoreClock
+from horae.engine.wakeup import Alarm
 from horae.errors import StoreConflict, StoreError
-from horae.events import Claimed, LoopFailed, Planned, RunPassed, RunStarted, Stream
-from horae.store.port import Capacity, Claim, Store
+from horae.events import Claimed, LoopFailed, Planned, RunPassed, RunStarted
+from horae.store.port import Capacity, Claim
 from horae.store.repeat import repeated
 
 PATIENCE = 1.0
@@ -37,35 +35,16 @@ ELSEWHERE = 0.02
 """How soon to look again when jobs are due but none could be had."""
 
 
-class Dispatcher:
+class Dispatcher(Part):
     """The loop that gives this node work."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: Store,
-        registry: Registry,
-        ledger: Ledger,
-        runner: Runner,
-        stream: Stream,
-        tuning: Tuning,
-        outage: Outage,
-        clock: StoreClock,
-        caller: Caller,
-    ) -> None:
-        self._loop = loop
-        self._store = store
-        self._registry = registry
-        self._ledger = ledger
+    def __init__(self, shared: Shared, runner: Runner, caller: Caller) -> None:
+        super().__init__(shared)
         self._runner = runner
-        self._stream = stream
-        self._tuning = tuning
-        self._outage = outage
-        self._clock = clock
         self._caller = caller
         self.completer: Completer
         self.node: UUID
-        self.alarm = Alarm(loop)
+        self.alarm = Alarm(self._loop)
         self.claiming = asyncio.Lock()
         """Held while runs are claimed. A heartbeat takes it too: it must know all that was claimed."""
         self.draining = False

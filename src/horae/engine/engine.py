@@ -16,7 +16,7 @@ from horae.engine.hooks import Caller, Hooks
 from horae.engine.keeper import Keeper
 from horae.engine.live import Ledger
 from horae.engine.outage import Outage
-from horae.engine.parts import ThreadPool
+from horae.engine.parts import Shared, ThreadPool
 from horae.engine.registry import Registry
 from horae.engine.runner import Runner
 from horae.engine.tuning import Tuning
@@ -83,36 +83,12 @@ class Engine:
         self._threads = self._host.threads
         self._processes = self._host.processes
         self._outage = Outage(loop, stream)
-        self._clock = StoreClock(loop)
         self._caller = Caller(loop, store, hooks, stream, self._threads.submit)
-        self.runner = Runner(loop, store, registry, self.ledger, stream, tuning, self._threads, self._processes)
-        self.dispatcher = Dispatcher(
-            loop, store, registry, self.ledger, self.runner, stream, tuning, self._outage, self._clock, self._caller
-        )
-        self.completer = Completer(
-            loop,
-            store,
-            self.ledger,
-            self.runner,
-            stream,
-            self._outage,
-            self._caller,
-            self._clock,
-            self._slot_freed,
-        )
-        self.keeper = Keeper(
-            loop,
-            store,
-            self.ledger,
-            self.runner,
-            self.completer,
-            self.dispatcher,
-            stream,
-            tuning,
-            self._outage,
-            self._clock,
-            self._rejoin,
-        )
+        shared = Shared(loop, store, registry, self.ledger, stream, tuning, self._outage, StoreClock(loop))
+        self.runner = Runner(shared, self._threads, self._processes)
+        self.dispatcher = Dispatcher(shared, self.runner, self._caller)
+        self.completer = Completer(shared, self.runner, self._caller, self._slot_freed)
+        self.keeper = Keeper(shared, self.runner, self.completer, self.dispatcher, self._rejoin)
         self.runner.owner = self.completer
         self.runner.opener = lambda run: store.transact(self.node, run.run_id, run.claim.run_no, run.claim.fence)
         self.dispatcher.completer = self.completer

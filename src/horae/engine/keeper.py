@@ -14,11 +14,9 @@ from uuid import UUID
 from horae.core.liveness import Sight, Watch, observe
 from horae.engine.completer import Completer
 from horae.engine.dispatcher import Dispatcher, Recovery
-from horae.engine.live import Ledger
-from horae.engine.outage import Outage
+from horae.engine.parts import Part, Shared
 from horae.engine.runner import Runner
-from horae.engine.tuning import Tuning
-from horae.engine.wakeup import Alarm, StoreClock
+from horae.engine.wakeup import Alarm
 from horae.errors import StoreConflict, StoreError
 from horae.events import (
     HeartbeatLate,
@@ -28,9 +26,7 @@ from horae.events import (
     NodeExpelled,
     RunsReaped,
     RunsSwept,
-    Stream,
 )
-from horae.store.port import Store
 
 JUMP = 0.5
 """A store's clock that moved this much against ours has been set: the alarm is set anew."""
@@ -38,37 +34,25 @@ SECONDS_A_DAY = 86_400
 DELETED_AT_ONCE = 5000
 
 
-class Keeper(Recovery):
+class Keeper(Part, Recovery):
     """One engine's keeper. `rejoin` gives it a new incarnation when others have declared the old one dead."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        store: Store,
-        ledger: Ledger,
+        shared: Shared,
         runner: Runner,
         completer: Completer,
         dispatcher: Dispatcher,
-        stream: Stream,
-        tuning: Tuning,
-        outage: Outage,
-        clock: StoreClock,
         rejoin: Callable[[], Awaitable[None]],
     ) -> None:
-        self._loop = loop
-        self._store = store
-        self._ledger = ledger
+        super().__init__(shared)
         self._runner = runner
         self._completer = completer
         self._dispatcher = dispatcher
-        self._stream = stream
-        self._tuning = tuning
-        self._outage = outage
-        self._clock = clock
         self._rejoin = rejoin
         self.node: UUID
-        self.alarm = Alarm(loop)
-        self._beaten = loop.time()
+        self.alarm = Alarm(self._loop)
+        self._beaten = self._loop.time()
         self._watched: dict[str, Watch] = {}
         self._suspects = False
         # Made with the engine: what is asked to stop is given time as tasks are, which a simulation passes through; its

@@ -1,12 +1,47 @@
-"""What the parts of an engine ask of each other."""
+"""What the parts of an engine have in common, and what they ask of each other."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from horae.engine.live import LiveAttempt, LiveRun
-from horae.store.port import AttemptEnd, OutputChunk
+from horae.engine.live import Ledger, LiveAttempt, LiveRun
+from horae.engine.outage import Outage
+from horae.engine.registry import Registry
+from horae.engine.tuning import Tuning
+from horae.engine.wakeup import StoreClock
+from horae.events import Stream
+from horae.store.port import AttemptEnd, OutputChunk, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One of each for a whole engine."""
+
+    loop: asyncio.AbstractEventLoop
+    store: Store
+    registry: Registry
+    ledger: Ledger
+    stream: Stream
+    tuning: Tuning
+    outage: Outage
+    clock: StoreClock
+
+
+class Part:
+    """A part of an engine, with what all of them share at hand."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._loop = shared.loop
+        self._store = shared.store
+        self._registry = shared.registry
+        self._ledger = shared.ledger
+        self._stream = shared.stream
+        self._tuning = shared.tuning
+        self._outage = shared.outage
+        self._clock = shared.clock
 
 
 class ThreadPool(Protocol):

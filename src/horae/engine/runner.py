@@ -17,12 +17,11 @@ from typing import Any
 
 from horae.core.job import Settings
 from horae.core.lifecycle import AttemptState
-from horae.engine.live import CANCELLED, RELEASED, TIMEOUT, Ledger, LiveAttempt, LiveRun
-from horae.engine.parts import Owner, ThreadPool
+from horae.engine.live import CANCELLED, RELEASED, TIMEOUT, LiveAttempt, LiveRun
+from horae.engine.parts import Owner, Part, Shared, ThreadPool
 from horae.engine.printing import Printing
-from horae.engine.registry import Handler, Registry
+from horae.engine.registry import Handler
 from horae.engine.told import kept, number_of, told, traced
-from horae.engine.tuning import Tuning
 from horae.engine.wakeup import Watch
 from horae.errors import TaskCrashed, TaskNotFound, TaskRaised, TaskTimedOut, TransactionExpired, shown
 from horae.events import (
@@ -32,44 +31,28 @@ from horae.events import (
     ResultDropped,
     RunAbandoned,
     RunFreed,
-    Stream,
 )
 from horae.runners import output as outputs
 from horae.runners.processes import Failure, Processes, ProcessWork, locate
 from horae.runners.run import Facts, Run, Stop
 from horae.runners.transaction import AwaitedTransaction, BlockingTransaction, Joining
-from horae.store.port import AttemptEnd, Joined, Start, Store
+from horae.store.port import AttemptEnd, Joined, Start
 
 _SUCCESS = AttemptState.SUCCESS
 _FAILED = AttemptState.FAILED
 
 
-class Runner:
+class Runner(Part):
     """Starts and stops the attempts of one engine."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: Store,
-        registry: Registry,
-        ledger: Ledger,
-        stream: Stream,
-        tuning: Tuning,
-        threads: ThreadPool,
-        processes: Processes,
-    ) -> None:
-        self._loop = loop
-        self._store = store
-        self._registry = registry
-        self._ledger = ledger
-        self._stream = stream
-        self._tuning = tuning
+    def __init__(self, shared: Shared, threads: ThreadPool, processes: Processes) -> None:
+        super().__init__(shared)
         self._threads = threads
         self._processes = processes
         self.owner: Owner
         self.opener: Callable[[LiveRun], AbstractAsyncContextManager[Joined]]
-        self.printing = Printing(loop, lambda chunk: self.owner.keep_output(chunk))
-        self._watch = Watch(loop, self._expire_due)
+        self.printing = Printing(self._loop, lambda chunk: self.owner.keep_output(chunk))
+        self._watch = Watch(self._loop, self._expire_due)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- starting ----------------------------------------------------------------------------------------------------
@@ -321,8 +304,11 @@ class Runner:
         if state is _SUCCESS and joining.expired:
             expired = TransactionExpired("its transaction had lasted too long and was rolled back")
             state, error, code = _FAILED, told(expired), expired.number
+        elif state is _SUCCESS and attempt.asked == RELEASED:
+            # What it wrote is undone with the hand-back, so it has not succeeded: it is done again elsewhere.
+            state = AttemptState.CANCELLED
         end = self._end(attempt, state, value, error, code)
-        if state is not _SUCCESS or attempt.asked == RELEASED:
+        if state is not _SUCCESS:
             await joining.roll_back()
             self._record(attempt, end)
         else:
