@@ -36,6 +36,8 @@ from horae import Horae, HoraeError
 ROOT = Path(__file__).parents[2]
 SHORT = 12.0
 """Seconds of torture in `make test`."""
+LEFT = "stopped, "
+"""What a node says when it has left the catalog."""
 LONG_STOPS = 0.2
 """How many of the disturbances are stops for longer than a node may be silent, where there are any."""
 PATIENCE = 40.0
@@ -233,6 +235,8 @@ class EngineCrew:
         code = node.process.returncode
         allowed = {0} if node.told else set()
         allowed |= {-signal.SIGKILL} if node.killed else set()
+        # A second signal may come when it has left already, and is on its way out.
+        allowed |= {-signal.SIGTERM} if node.told and LEFT in node.said else set()
         if code == UNREACHABLE or (node.told and not node.ready):
             # A server that is away, a file that a stopped node has locked; told to go before it had come.
             self.deeds["failed starts"] += 1

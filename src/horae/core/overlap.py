@@ -25,8 +25,11 @@ from horae.core.policy import Overlap, Queue, Retry
 
 @dataclass(frozen=True, slots=True)
 class ActiveRun:
-    """A run of the job that has not ended. `parked`: it waits for a retry. `unjudged`: for its time in a window, and
-    only then is its own overlap looked at."""
+    """A run of the job that has not ended. `parked`: it waits for a retry.
+
+    `judged`: it is PENDING because somebody looked at its overlap when its time had come, by a clock that may be ahead
+    of ours; nobody will look again. A PENDING run that is not waits for its time in a window.
+    """
 
     run_id: str
     state: RunState
@@ -34,20 +37,20 @@ class ActiveRun:
     chosen_time: datetime
     parked: bool = False
     is_recovery: bool = False
-    unjudged: bool = False
+    judged: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", RunState(self.state))
 
     def counts(self, now: datetime, retry: Retry, slot: datetime | None = None) -> bool:
         """Whether a run for `slot` has to mind this one at `now`; None stands for a slot after all others."""
-        waits = self.unjudged or self.state is RunState.QUEUED
+        waits = self.state is RunState.QUEUED or (self.state is RunState.PENDING and not self.judged)
         if slot is not None and waits and self.scheduled_time >= slot:
             return False
         if self.parked:
             return retry.max_retries is not None
         if self.state is RunState.PENDING:
-            return self.chosen_time <= now
+            return self.judged or self.chosen_time <= now
         return self.state in (RunState.RUNNING, RunState.QUEUED)
 
 

@@ -32,6 +32,8 @@ from horae.version import __version__
 
 FORCE_AFTER = 5.0
 """Seconds between asking tasks to stop and going without them."""
+TOLD_AGAIN = 0.5
+"""Seconds after which a loop that was told to end, and has not, is told again."""
 MOST_TOLD = 1000
 """Handlers a node tells the catalog about, for people to see who can run what."""
 
@@ -222,8 +224,13 @@ class Engine:
 
     async def _close_loops(self) -> None:
         loops, self._loops = self._loops, []
-        for task in loops:
-            task.cancel()
+        left = set(loops)
+        while left:
+            for task in left:
+                task.cancel()
+            # Again and again: a driver that loses its connection while it is cancelled says that instead, and the loop
+            # rides it out as any outage.
+            _, left = await asyncio.wait(left, timeout=TOLD_AGAIN)
         await asyncio.gather(*loops, return_exceptions=True)
 
     async def _close(self) -> None:

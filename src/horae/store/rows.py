@@ -188,9 +188,9 @@ def _schedule_kind(schedule: Schedule | None) -> str:
 def active_run(row: Row) -> ActiveRun:
     """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery."""
     uuid, state, scheduled, chosen, waiting_for, is_recovery = row
-    parked, unjudged = waiting_for == "retry", waiting_for == "window"
+    parked, judged = waiting_for == "retry", state == "PENDING" and waiting_for != "window"
     at = moment(scheduled), moment(chosen)
-    return ActiveRun(ids.RUN + uuid, RunState(state), *at, parked, bool(is_recovery), unjudged)
+    return ActiveRun(ids.RUN + uuid, RunState(state), *at, parked, bool(is_recovery), judged)
 
 
 def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...]) -> JobView:

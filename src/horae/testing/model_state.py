@@ -83,9 +83,10 @@ class Run:
         self.state = state
 
     def as_active(self) -> ActiveRun:
-        parked, unjudged = self.waiting_for == "retry", self.waiting_for == "window"
+        parked = self.waiting_for == "retry"
+        judged = self.state is RunState.PENDING and self.waiting_for != "window"
         at = self.scheduled_time, self.chosen_time
-        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, unjudged)
+        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, judged)
 
     def task_run_id(self, name: str) -> str:
         return ids.task_run_id(self.run_id, ids.task_uuid(ids.job_uuid(self.job_name), name))
