@@ -43,6 +43,30 @@ async def throughput(url: str, jobs: int) -> dict[str, Any]:
 
 
 async def lag(url: str, jobs: int, rounds: int, period: int) -> dict[str, Any]:
+    """Start lags of its own schedules, all due at the same seconds."""
+    connection: Any = await asyncpg.connect(url)
+    queue = PgQueuer(AsyncpgDriver(connection))
+    await Queries(AsyncpgDriver(connection)).install()
+    lags: list[float] = []
+    done = asyncio.Event()
+
+    async def stamp(schedule: Any) -> None:
+        # The latest slot: a lag longer than the period would look shorter than it is.
+        lags.append(time.time() % period)
+        if len(lags) == jobs * rounds:
+            done.set()
+
+    for number in range(jobs):
+        queue.sm.schedule(f"stamp-{number}", f"* * * * * */{period}")(stamp)
+    running = asyncio.create_task(queue.sm.run())
+    await asyncio.wait_for(done.wait(), 600.0)
+    queue.sm.shutdown.set()
+    await running
+    await connection.close()
+    return {"lags": lags[: jobs * rounds]}
+
+
+async def ahead(url: str, jobs: int, rounds: int, period: int) -> dict[str, Any]:
     """Start lags of jobs put in the queue beforehand, to be executed after one moment."""
     connection: Any = await asyncpg.connect(url)
     queue = PgQueuer(AsyncpgDriver(connection))
@@ -77,4 +101,4 @@ async def lag(url: str, jobs: int, rounds: int, period: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve({"throughput": throughput, "lag": lag}))
+    raise SystemExit(serve({"throughput": throughput, "lag": lag, "ahead": ahead}))

@@ -36,6 +36,29 @@ async def throughput(url: str, jobs: int) -> dict[str, Any]:
 
 
 async def lag(url: str, jobs: int, rounds: int, period: int) -> dict[str, Any]:
+    """Start lags of its periodic tasks, all due at the same seconds."""
+    app = App(connector=PsycopgConnector(conninfo=url))
+    lags: list[float] = []
+    done = asyncio.Event()
+
+    async def work(timestamp: int) -> None:
+        lags.append(time.time() - timestamp)
+        if len(lags) == jobs * rounds:
+            done.set()
+
+    for number in range(jobs):
+        task = app.task(name=f"stamp-{number}")(work)
+        app.periodic(cron=f"* * * * * */{period}")(task)
+    async with app.open_async():
+        await app.schema_manager.apply_schema_async()
+        worker = asyncio.create_task(app.run_worker_async(concurrency=AT_ONCE, install_signal_handlers=False))
+        await asyncio.wait_for(done.wait(), 600.0)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+    return {"lags": lags[: jobs * rounds]}
+
+
+async def ahead(url: str, jobs: int, rounds: int, period: int) -> dict[str, Any]:
     """Start lags of jobs deferred to one moment."""
     app = App(connector=PsycopgConnector(conninfo=url))
     lags: list[float] = []
@@ -64,4 +87,4 @@ async def lag(url: str, jobs: int, rounds: int, period: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve({"throughput": throughput, "lag": lag}))
+    raise SystemExit(serve({"throughput": throughput, "lag": lag, "ahead": ahead}))

@@ -61,8 +61,7 @@ _TELLING: Mapping[type, _Told] = {
         _RUNS,
         INFO,
         lambda e: (
-            f"{e.job} started{' to make up for a missed slot' if e.is_recovery else ''},"
-            f" {_span(max(e.started_ms - e.chosen_ms, 0) / 1000)} after its time ({e.run_id})"
+            f"{e.job} started{' to make up for a missed slot' if e.is_recovery else ''}, {_lateness(e)} ({e.run_id})"
         ),
     ),
     events.AttemptStarted: _Told(_RUNS, DEBUG, lambda e: f"{e.job}/{e.task} attempt {e.attempt} started ({e.run_id})"),
@@ -234,6 +233,13 @@ def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO |
 
 def _stamp(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _lateness(event: events.RunStarted) -> str:
+    """How late it is; what somebody asked for has no time of its own."""
+    if event.origin != "SCHEDULE":
+        return f"asked for by {event.origin.lower()}"
+    return f"{_span(max(event.started_ms - event.chosen_ms, 0) / 1000)} after its time"
 
 
 def _span(seconds: float) -> str:

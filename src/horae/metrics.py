@@ -224,10 +224,11 @@ class Metrics:
     # ---- the hot path: what _Histogram.observe does is written out, since a call costs as much as all of it ---
 
     def _on_run_started(self, event: events.RunStarted) -> None:
-        run_id, job, _, _, chosen_ms, started_ms, fence, is_recovery, strategy = event
+        run_id, job, origin, _, chosen_ms, started_ms, fence, is_recovery, strategy = event
         self._running.add(run_id)
-        if fence == 1:
+        if fence == 1 and origin == "SCHEDULE":
             # Later starts go on with a run that was parked or lost: that wait is no lag, that recovery no second one.
+            # What somebody asks for has no time of its own to be late for.
             lag = self._lag
             seconds = (started_ms - chosen_ms) / 1000 if started_ms > chosen_ms else 0.0
             lag.counts[bisect_left(_LATENCIES, seconds)] += 1

@@ -62,9 +62,9 @@ def test_opening_a_running_app_a_second_time_is_refused_and_the_first_goes_on(tm
 
     async def main() -> None:
         async with app:
-            with pytest.raises(Conflict, match="runs already"):
+            with pytest.raises(Conflict, match="running already"):
                 await app.open()
-            with pytest.raises(Conflict, match="runs already"):
+            with pytest.raises(Conflict, match="running already"):
                 app.start()
             with pytest.raises(Conflict, match="would stop it"):
                 await app.close()
@@ -137,7 +137,7 @@ def test_start_and_stop_run_an_app_beside_a_sync_program_as_often_as_one_likes(t
     app = make(tmp_path)
     for _ in range(2):
         app.start()
-        with pytest.raises(Conflict, match="runs already"):
+        with pytest.raises(Conflict, match="running already"):
             app.start()
         ref = app.sync.trigger("a")
         wait_for(lambda ref=ref: app.sync.report(ref).run.completed_at is not None)

@@ -19,6 +19,7 @@ from tests.torture.engine_crew import Node, end, start_node
 from tests.torture.engine_operator import disable_all
 
 from horae import Horae, HoraeError
+from horae.errors import StoreUnavailable
 
 ENDLESS = "tests.torture.engine_scenes:endless"
 STEADY = "tests.torture.engine_scenes:steady"
@@ -174,3 +175,25 @@ def test_the_runs_of_a_node_that_was_killed_are_started_again_within_seconds(url
     assert attempts == {(1, "LOST", 1): 12, (2, "RUNNING", 2): 8}
     starts, _ = read_log(tmp_path / "effects.log")
     assert max(len(lines) for lines in starts.values()) == 1
+
+
+def test_a_store_that_breaks_off_at_the_very_moment_a_node_leaves_does_not_keep_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        app = Horae(f"sqlite:///{tmp_path / 'horae.db'}", settings={"sweep_every": "10ms"})
+        app.home.settle_here()
+        at_work = asyncio.Event()
+
+        async def sweep(limit: int = 500) -> int:
+            """As a driver does that is cancelled, cancels its statement, and finds the connection gone."""
+            at_work.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                raise StoreUnavailable("the server closed the connection unexpectedly") from None
+            return 0
+
+        setattr(await app.home.store(), "sweep", sweep)  # noqa: B010 - mypy refuses to assign to a method
+        async with asyncio.timeout(20), app:
+            await at_work.wait()
+
+    asyncio.run(scenario())

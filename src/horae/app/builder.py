@@ -72,10 +72,10 @@ class JobBuilder:
             (),
             settings,
             payload,
-            tuple(tags) if not isinstance(tags, str) else tags,  # type: ignore[arg-type]  # refused there, by name
+            names(tags),
             description,
-            state,  # type: ignore[arg-type]  # as above
-            tuple(depends_on) if not isinstance(depends_on, str) else depends_on,  # type: ignore[arg-type]  # as above
+            state,  # type: ignore[arg-type]  # refused there, by name
+            names(depends_on),
             namespace,
         )
         self._tasks: list[TaskSpec] = []
@@ -156,6 +156,11 @@ class JobBuilder:
             spec.depends_on,
             spec.namespace,
         )
+
+
+def names(given: Iterable[str]) -> tuple[str, ...]:
+    """Names as a definition has them. One text is passed on as it is, to be refused: it is no list of its letters."""
+    return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]  # as the docstring says
 
 
 def check_isolation(function: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> None:

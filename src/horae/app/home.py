@@ -13,12 +13,14 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from horae.app.winding import wind_up
 from horae.errors import Conflict, HoraeError
 from horae.runners import transaction
 from horae.runners.waiting import awaited
 from horae.store.port import Store
 
 Answer = TypeVar("Answer")
+CLOSING = 5.0
 
 
 class Home:
@@ -123,7 +125,9 @@ class Home:
         """Closes the store. Called in the home's own loop."""
         store, self._store = self._store, None
         if store is not None:
-            await store.close()
+            # A server that does not answer must not keep a program from ending.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(store.close(), CLOSING)
 
     def end_thread(self) -> None:
         """Ends the thread this home started, if it did."""
@@ -171,8 +175,7 @@ class Home:
             try:
                 loop.run_forever()
             finally:
-                loop.run_until_complete(loop.shutdown_asyncgens())
-                loop.close()
+                wind_up(loop)
 
         self._settle_in(loop)
         self._thread = threading.Thread(target=live, name="horae", daemon=True)

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Mapping
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Unpack, overload
+from typing import Any
 
 from horae.app.blocking import Blocking
-from horae.app.builder import Function, JobBuilder, Policies, check_isolation
+from horae.app.definitions import Definitions
 from horae.app.home import Home
-from horae.app.operations import Operations
 from horae.app.service import blocked_run
 from horae.app.stores import make_store, ready
 from horae.app.ticker import Ticker
-from horae.control.commands import Commands, Definer
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.ids import checked_name
-from horae.core.job import JobSpec, TaskSpec, parse_settings
 from horae.core.policy import chosen
 from horae.engine.engine import Engine, Host
-from horae.engine.hooks import Hook, Hooks
-from horae.engine.registry import Registry
 from horae.engine.tuning import SHUTDOWNS, Tuning, parse_tuning
-from horae.errors import Conflict, InvalidDefinition, InvalidPolicy, StoreError, TaskNotFound, shown
-from horae.events import AttemptEnded, DefinitionsRegistered, HookFailed, LoopFailed, StoreLost, Stream
+from horae.errors import Conflict, InvalidPolicy, StoreError, shown
+from horae.events import Stream
 from horae.logs import attach
 from horae.metrics import Metrics
-from horae.store.port import Defined, Store
-
-DEFINED_AT_ONCE = 1000
-SOON = 0.05
-"""How long a running app waits for more before it writes definitions that a notebook adds."""
 
 
-class Horae(Operations):
+class Horae(Definitions):
     """A scheduler over one catalog: define jobs, then `run()`, `async with app`, or `start()` and `stop()`."""
 
     def __init__(
@@ -56,213 +46,21 @@ class Horae(Operations):
             raise InvalidPolicy(
                 f"Invalid max_concurrent_jobs {shown(max_concurrent_jobs)}: must be a whole number from 1"
             )
+        super().__init__(namespace, defaults)
         self.url = store
         self.node = None if node is None else checked_name(node, "node name")
         self.slots = max_concurrent_jobs
-        self.namespace = checked_name(namespace, "namespace")
         self.grace_period = parse_duration(grace_period, name="grace_period").total_seconds()
         self.shutdown = chosen(shutdown, SHUTDOWNS, "shutdown")
-        self.defaults = dict(parse_settings(defaults or {}))
         self.tuning = parse_tuning(settings)
         self.events = Stream()
         self.metrics = Metrics()
         self.metrics.attach(self.events)
         attach(self.events)
-        self.registry = Registry()
-        self.hooks = Hooks()
         self.home = Home(lambda: make_store(self.url, modules=self.tuning.modules), ready)
-        self.engine: Engine | None = None
-        self._builders: dict[str, JobBuilder] = {}
-        self._pools: dict[str, int] = {}
-        self._definer: tuple[Store, Definer] | None = None
-        self._unwritten = False
-        self._writing: asyncio.TimerHandle | None = None
-        self._writer: asyncio.Task[None] | None = None
-
-    # ---- definitions -------------------------------------------------------------------------------------------------
-
-    def job(
-        self,
-        name: str,
-        schedule: Any,
-        *,
-        payload: Any = None,
-        tags: Iterable[str] = (),
-        description: str = "",
-        state: str = "ENABLED",
-        depends_on: Iterable[str] = (),
-        on_start: Hook | None = None,
-        on_complete: Hook | None = None,
-        **policies: Unpack[Policies],
-    ) -> JobBuilder:
-        """Defines a job: a decorator for one function, or a builder whose `.task` decorates several.
-
-        The definition is written to the catalog when the app starts; in an app that runs already, within a moment.
-        """
-        if name in self._builders and self.engine is None and not _interactive():
-            raise InvalidDefinition(f"Job {shown(name)} is defined twice", hint="Give one of them another name.")
-        builder = JobBuilder(
-            self.registry,
-            name,
-            schedule,
-            policies,
-            payload=payload,
-            tags=tags,
-            description=description,
-            state=state,
-            depends_on=depends_on,
-            namespace=self.namespace,
-            changed=self._write_soon,
-        )
-        self._builders[name] = builder
-        if on_start is not None:
-            self.hooks.on_start(on_start, name)
-        if on_complete is not None:
-            self.hooks.on_complete(on_complete, name)
-        return builder
-
-    @overload
-    def task(self, name: Function, /) -> Function: ...
-
-    @overload
-    def task(self, name: str | None = None) -> Callable[[Function], Function]: ...
-
-    def task(self, name: Any = None) -> Any:
-        """Registers a handler without a schedule of its own, for jobs that `schedule` adds: `@app.task("remind")`."""
-        if callable(name):
-            self.registry.add(name.__name__, name)
-            return name
-
-        def add(function: Function) -> Function:
-            self.registry.add(name or function.__name__, function)
-            return function
-
-        return add
-
-    def pool(self, name: str, limit: int) -> None:
-        """At most `limit` runs of the jobs in this pool run at once, on all nodes together."""
-        if type(limit) is not int or limit < 1:
-            raise InvalidPolicy(f"Invalid limit {shown(limit)} of pool {shown(name)}: must be a whole number from 1")
-        self._pools[checked_name(name, "pool name")] = limit
-
-    def on_start(self, hook: Hook) -> Hook:
-        """Called with the report so far when a run of any job starts for the first time, before its tasks."""
-        self.hooks.on_start(hook)
-        return hook
-
-    def on_complete(self, hook: Hook) -> Hook:
-        """Called with the report when a run of any job that this node ran has ended."""
-        self.hooks.on_complete(hook)
-        return hook
-
-    def on_error(self, hook: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Called, in the engine's loop, with each event that tells of something going wrong. It must not block."""
-        self.events.listen(hook, HookFailed, LoopFailed, StoreLost)
-        self.events.listen(lambda event: hook(event) if event.error is not None else None, AttemptEnded)
-        return hook
-
-    async def schedule(
-        self,
-        name: str,
-        schedule: Any,
-        *,
-        task: str | Callable[..., Any],
-        payload: Any = None,
-        tags: Iterable[str] = (),
-        description: str = "",
-        state: str = "ENABLED",
-        depends_on: Iterable[str] = (),
-        **policies: Unpack[Policies],
-    ) -> Defined:
-        """Adds or changes a job while things run, with a handler registered by `app.task` and a payload."""
-        handler = self._handler(task)
-        spec = JobSpec(
-            name,
-            schedule,
-            (TaskSpec(handler, handler),),
-            policies,
-            payload,
-            tuple(tags),
-            description,
-            state,  # type: ignore[arg-type]  # checked there, by name
-            tuple(depends_on),
-            self.namespace,
-        )
-        known = self.registry.get(handler)
-        if known is not None:
-            check_isolation(known.function, handler, {**self.defaults, **spec.settings})
-
-        async def define(store: Store) -> Defined:
-            if known is None:
-                await self._check_known(store, handler)
-            if self._definer is None or self._definer[0] is not store:
-                self._definer = store, Definer(Commands(store), self.defaults)
-            return await self._definer[1].define(spec)
-
-        return await self.home.call(define)
-
-    def _handler(self, task: str | Callable[..., Any]) -> str:
-        if isinstance(task, str):
-            return checked_name(task, "task name")
-        found = self.registry.name_of(task)
-        if found is None:
-            raise TaskNotFound(f"{shown(task)} is not registered", hint='Decorate it with @app.task("name") first.')
-        return found
-
-    async def _check_known(self, store: Store, handler: str) -> None:
-        """A name this process has not registered must at least be one that some node says it has."""
-        for each in await store.nodes():
-            if handler in (each.details or {}).get("handlers", ()):
-                return
-        known = ", ".join(sorted(self.registry.names)[:10]) or "none"
-        raise TaskNotFound(
-            f"There is no task {shown(handler)}, here or on any node",
-            hint=f'Register it with @app.task("{handler}"). Known here: {known}.',
-        )
-
-    def specs(self) -> list[JobSpec]:
-        """Every job defined in code, as it stands."""
-        return [builder.spec() for builder in self._builders.values()]
-
-    def _write_soon(self) -> None:
-        loop = self.home.loop
-        if self.engine is not None and loop is not None:
-            self._unwritten = True
-            loop.call_soon_threadsafe(self._write_later, loop)
-
-    async def written(self) -> None:
-        if self._unwritten:
-            await self.home.call(self.register)
-
-    def _write_later(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-        self._writing = loop.call_later(SOON, self._write_in, loop)
-
-    def _write_in(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._writer = loop.create_task(self._write_now())
-
-    async def _write_now(self) -> None:
-        try:
-            if self._unwritten:
-                await self.register(await self.home.store())
-        except Exception as error:  # noqa: BLE001 - nobody waits for this; whoever listens is told
-            self._unwritten = True
-            self.events.emit(LoopFailed("definitions", f"{type(error).__name__}: {error}"))
-
-    async def register(self, store: Store) -> None:
-        """Writes what the code defines to the catalog; what is as it was changes nothing there."""
-        self._unwritten = False
-        commands = Commands(store)
-        for name, limit in self._pools.items():
-            await store.set_pool(name, limit)
-        counts = {"created": 0, "changed": 0, "unchanged": 0}
-        specs = [builder.spec() for builder in self._builders.values() if self.engine is None or builder.has_tasks]
-        for index in range(0, len(specs), DEFINED_AT_ONCE):
-            batch = specs[index : index + DEFINED_AT_ONCE]
-            for each in await commands.define(batch, defaults=self.defaults):
-                counts[each.change] += 1
-        self.events.emit(DefinitionsRegistered(**counts))
+        self._phase = "stopped"
+        self._guard = threading.Lock()
+        self._ending = threading.Lock()
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -281,26 +79,41 @@ class Horae(Operations):
 
     def start(self) -> None:
         """Runs in a thread beside a sync program, until `stop()`."""
-        if self.engine is not None:
-            raise Conflict("This app runs already", hint="Stop it before you start it again.")
-        self.home.start_thread()
+        self._begin()
         try:
-            self.home.run_in_thread(self.open())
+            self.home.start_thread()
+            self.home.run_in_thread(self._open())
         except BaseException:
-            self.home.run_in_thread(self.home.close())
-            self.home.end_thread()
+            self._phase = "stopped"
+            if self.home.has_thread:
+                self.home.run_in_thread(self.home.close())
+                self.home.end_thread()
             raise
 
     def stop(self) -> None:
         """Stops what `start()` began: drains, hands back what did not finish, closes the store."""
-        if self.home.has_thread:
-            self.home.run_in_thread(self.shut())
-            self.home.end_thread()
+        with self._ending:
+            if self.home.has_thread:
+                self.home.run_in_thread(self.shut())
+                self.home.end_thread()
 
     async def open(self, host: Host | None = None, tuning: Tuning | None = None) -> Engine:
         """Starts the engine in the running loop: definitions first, then work."""
-        if self.engine is not None:
-            raise Conflict("This app runs already", hint="Stop it before you start it again.")
+        self._begin()
+        try:
+            return await self._open(host, tuning)
+        except BaseException:
+            self._phase = "stopped"
+            await self.home.close()
+            raise
+
+    def _begin(self) -> None:
+        with self._guard:
+            if self._phase != "stopped":
+                raise Conflict(f"This app is {self._phase} already", hint="Stop it before you start it again.")
+            self._phase = "starting"
+
+    async def _open(self, host: Host | None = None, tuning: Tuning | None = None) -> Engine:
         self.specs()  # says what is wrong with them before anything is opened
         if self.home.is_idle_elsewhere and self.url != "sqlite://":
             # Sync calls before this opened the store in a thread of their own; it is not needed any more.
@@ -322,16 +135,29 @@ class Horae(Operations):
         )
         await engine.start()
         self.engine = engine
+        self._phase = "running"
         return engine
 
     async def shut(self) -> None:
         """Stops the engine, if it runs, and closes the store."""
-        engine, self.engine = self.engine, None
+        with self._guard:
+            if self._phase in ("starting", "stopping"):
+                raise Conflict(f"This app is {self._phase} just now", hint="Wait for that first.")
+            running, self._phase = self._phase == "running", "stopping"
         try:
-            if engine is not None:
-                await engine.stop()
+            if running and self.engine is not None:
+                await self.engine.stop()
         finally:
-            await self.home.close()
+            self.engine = None
+            try:
+                await self.home.close()
+            finally:
+                self._phase = "stopped"
+
+    def forget_engine(self) -> Engine | None:
+        """For simulations: takes the engine away as a crash does."""
+        engine, self.engine, self._phase = self.engine, None, "stopped"
+        return engine
 
     async def close(self) -> None:
         """Closes what operations on an app that was not started have opened."""
@@ -361,8 +187,3 @@ class Horae(Operations):
     def ticker(self, name: str) -> Ticker:
         """The job's schedule as something that ticks, and can be started, stopped and asked."""
         return Ticker(self, checked_name(name))
-
-
-def _interactive() -> bool:
-    """In a notebook or a shell, running a cell again defines its jobs again."""
-    return hasattr(sys, "ps1") or "ipykernel" in sys.modules

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING
 
+from horae.app.winding import wind_up
 from horae.errors import Conflict
 from horae.logs import configure
 
@@ -29,7 +32,20 @@ def blocked_run(app: Horae) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         configure()
-        asyncio.run(_main(app))
+        loop = asyncio.new_event_loop()
+        try:
+            asyncio.set_event_loop(loop)
+            loop.run_until_complete(_main(app))
+        finally:
+            left = wind_up(loop)
+            asyncio.set_event_loop(None)
+        if left:
+            # Threads of the user's own that never end would keep the interpreter from ending, signal after signal.
+            logging.getLogger("horae").warning("%d threads did not end and are left behind", left)
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
         return
     raise Conflict("app.run() was called in a running event loop", hint="Write: async with app: …")
 

@@ -15,7 +15,7 @@ from horae.core.ids import checked_name
 from horae.core.instant import aware
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
-from horae.errors import Conflict, HoraeError, InvalidInput, JobNotFound, StoreConflict, StoreError, shown
+from horae.errors import Conflict, InvalidInput, JobNotFound, StoreConflict, StoreUnavailable, shown
 from horae.store.port import Admission, Admitted, Defined, JobRecord, Origin, Store
 from horae.store.repeat import repeated
 
@@ -68,6 +68,7 @@ class Commands:
     async def pause(self, name: str, until: datetime | None = None, note: str | None = None) -> None:
         """Slots pass and are recorded as skipped, until it is resumed or `until` has come."""
         end = None if until is None else aware(until, "until")
+        ids.checked_text(note, "note")
         job = await self._job(name)
         if job.state is JobState.DISABLED:
             raise Conflict(f"Job {shown(name)} is disabled: there is nothing to pause", hint="Enable it first.")
@@ -103,6 +104,7 @@ class Commands:
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> RunState:
         """Ends a run that has not started, asks one that runs to stop; answers its state after that."""
+        ids.checked_text(reason, "reason")
         states = await repeated(lambda: self._store.cancel([str(run_id)], by=self._by, reason=reason))
         return states[0]
 
@@ -110,6 +112,7 @@ class Commands:
         """A new run of what an old one did, or of one of its tasks."""
         if not isinstance(reason, str) or not reason.strip():
             raise InvalidInput("A replay needs a reason", hint="Say why, for whoever reads the history.")
+        ids.checked_text(reason, "reason")
         history = await repeated(lambda: self._store.history(str(run_id)))
         tasks = None if task is None else (task,)
         return await self._admit(
@@ -208,10 +211,10 @@ class Definer:
     async def _define(self, batch: list[tuple[JobSpec, asyncio.Future[Defined]]]) -> None:
         try:
             defined = await self._commands.define([spec for spec, _ in batch], source="code", defaults=self._defaults)
-        except StoreError as error:
+        except StoreUnavailable as error:
             _fail(batch, error)
             return
-        except HoraeError as error:
+        except Exception as error:  # noqa: BLE001 - told to whoever asked; the others must not suffer
             if len(batch) > 1:
                 # One of them is at fault: each is told its own fate.
                 for one in batch:
@@ -219,8 +222,8 @@ class Definer:
             else:
                 _fail(batch, error)
             return
-        except BaseException as error:
-            _fail(batch, Conflict(f"The definition was not written: {type(error).__name__}: {error}"))
+        except BaseException:
+            _fail(batch, Conflict("The definition was not written: the loop is ending"))
             raise
         for (_, answer), each in zip(batch, defined, strict=True):
             if not answer.done():

@@ -9,6 +9,7 @@ from horae.core import ids
 from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import chosen
 from horae.core.report import Report, build_report
+from horae.errors import InvalidInput, shown
 from horae.store.port import JobRecord, RunRecord, Store
 from horae.store.repeat import repeated
 
@@ -29,6 +30,7 @@ class Queries:
 
     async def jobs(self, tag: str | None = None, state: str | None = None) -> list[JobRecord]:
         """Every job, in name order, perhaps only those with a tag or in a state."""
+        ids.checked_text(tag, "tag")
         wanted = None if state is None else JobState(chosen(state, tuple(JobState), "state"))
         found: list[JobRecord] = []
         while True:
@@ -43,6 +45,8 @@ class Queries:
         wanted = None if state is None else RunState(chosen(state, tuple(RunState), "state"))
         if job is not None:
             ids.checked_name(job)
+        if type(limit) is not int or limit < 1:
+            raise InvalidInput(f"Invalid limit {shown(limit)}: must be a whole number from 1")
         return list(await repeated(lambda: self._store.runs(job=job, state=wanted, limit=limit)))
 
     async def report(self, run_id: str) -> Report:

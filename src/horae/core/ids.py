@@ -17,7 +17,7 @@ from hashlib import sha1
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from horae.core.instant import seconds_of
-from horae.errors import InvalidIdentifier, InvalidName, shown, told
+from horae.errors import InvalidIdentifier, InvalidInput, InvalidName, shown, told
 
 NS_JOB = uuid5(NAMESPACE_URL, "urn:horae:job")
 NS_RUN = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
@@ -46,6 +46,17 @@ def checked_name(name: str, what: str = "job name") -> str:
     if reason:
         raise InvalidName(f"Invalid {what} {shown(name)}: {reason}", details={"name": told(name)[:_LONGEST_NAME]})
     return name
+
+
+def checked_text(text: str | None, what: str) -> str | None:
+    """`text` if every store can keep it: text without NUL, all of it writable as UTF-8."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidInput(f"Invalid {what} {shown(text)}: is a {type(text).__name__}, not text")
+    if "\0" in text or (not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)):
+        raise InvalidInput(f"Invalid {what} {shown(text)}: has characters that are no text", hint="Leave them out.")
+    return text
 
 
 def job_uuid(name: str) -> UUID:

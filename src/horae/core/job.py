@@ -190,6 +190,7 @@ class JobSpec:
         put(self, "tasks", tuple(self.tasks))
         if not all(isinstance(task, TaskSpec) for task in self.tasks) or not isinstance(self.description, str):
             raise InvalidDefinition(f"Job {shown(self.name)}: tasks must be TaskSpecs and description text")
+        ids.checked_text(self.description, f"description of job {self.name}")
         for name in ("tags", "depends_on"):
             if isinstance(getattr(self, name), str):
                 raise InvalidDefinition(f"Job {shown(self.name)}: {name} must be a list of names, not one text")

@@ -219,6 +219,10 @@ class Completer(Part):
         if run.stop is not None and answer.cancels and not run.attempts:
             # The catalog waits for an attempt that is not here: only handing the run back ends it.
             run.released = True
+        if run.stop is not None:
+            # Asked for while this was being settled: what has just begun is to stop as well.
+            for attempt in list(run.attempts.values()):
+                self._runner.ask(attempt, "cancelled")
         if run.ends or (run.stop is not None and not run.attempts):
             self.ended(run)
 
@@ -232,6 +236,7 @@ class Completer(Part):
         """Somebody else has the run: what is under way here is stopped, and nothing more is said about it."""
         if self._forget(run):
             self._stream.emit(RunFenced(run.run_id, run.job_name, run.claim.fence))
+            run.stop_preparing()
             for attempt in list(run.attempts.values()):
                 self._runner.ask(attempt, "cancelled")
 

@@ -227,7 +227,7 @@ class Dispatcher(Part):
             before = last.get(run.run_id)
             run.last_run_ms = None if before is None else round(before.timestamp() * 1000)
             if self._resumes(run) or (first_time(run.claim) and self._caller.hooks.starting(run.job_name)):
-                task = self._loop.create_task(self._prepare_one(run))
+                task = run.preparing = self._loop.create_task(self._prepare_one(run))
                 self._preparing.add(task)
                 task.add_done_callback(self._preparing.discard)
             else:
@@ -247,7 +247,11 @@ class Dispatcher(Part):
         except StoreError as error:
             self._stream.emit(LoopFailed("dispatcher", f"{type(error).__name__}: {error}"))
             run.released = True
-        self._ledger.working -= 1
+        finally:
+            # Also where it was cancelled: whoever stopped the run settles it.
+            run.preparing = None
+            self._ledger.working -= 1
+            self.slot_freed()
         self._begin(run)
 
     def _begin(self, run: LiveRun) -> None:
@@ -279,6 +283,11 @@ class Dispatcher(Part):
             self._runner.start(run, start)
         if claim.wake_ms is not None:
             self.completer.come_back(run, claim.wake_at)
+
+    async def claims_over(self) -> None:
+        """Returns when nothing is being claimed."""
+        async with self.claiming:
+            pass
 
     def close(self) -> None:
         self.alarm.close()

@@ -77,7 +77,7 @@ class Engine:
         self.node = uuid4()
         self.ledger = Ledger(slots)
         self._progress = Alarm(loop)
-        self._forced = False
+        self._forced = asyncio.Event()
         self._left = False
         self._loops: list[asyncio.Task[None]] = []
         self._capture = Capture(tee=tuning.tee)
@@ -92,7 +92,9 @@ class Engine:
         self.completer = Completer(shared, self.runner, self._caller, self._slot_freed)
         self.keeper = Keeper(shared, self.runner, self.completer, self.dispatcher, self._rejoin)
         self.runner.owner = self.completer
-        self.runner.opener = lambda run: store.transact(self.node, run.run_id, run.claim.run_no, run.claim.fence)
+        self.runner.opener = lambda run, limit: store.transact(
+            self.node, run.run_id, run.claim.run_no, run.claim.fence, limit
+        )
         self.dispatcher.completer = self.completer
 
     def _slot_freed(self) -> None:
@@ -172,7 +174,7 @@ class Engine:
 
     def force(self) -> None:
         """No more patience: what is still at work is cut now."""
-        self._forced = True
+        self._forced.set()
         self._progress.ring()
 
     async def stop(self) -> int:
@@ -182,9 +184,8 @@ class Engine:
         be reached; then others take over.
         """
         self.dispatcher.draining = True
-        async with self.dispatcher.claiming:
-            # What is being claimed at this moment is claimed first, and then finished or handed back like the rest.
-            pass
+        # What is being claimed at this moment is claimed first, and then finished or handed back like the rest.
+        await self._bounded(self.dispatcher.claims_over(), FORCE_AFTER)
         ends = self._loop.time() + self._grace
         cut = 0
         if self._shutdown == "cancel":
@@ -193,6 +194,9 @@ class Engine:
         if self.ledger.working:
             cut += self._cut()
             await self._at_rest(max(ends, self._loop.time()) + FORCE_AFTER if self._shutdown == "drain" else ends)
+            # Forced or not: who stops when asked has stopped after a turn or two.
+            for _ in range(3):
+                await asyncio.sleep(0)
         for run in list(self.ledger.runs.values()):
             for attempt in list(run.attempts.values()):
                 self.runner.give_up(attempt)
@@ -200,38 +204,49 @@ class Engine:
         await self._bounded(self._caller.finish(), self._grace)
         await self._close_loops()
         with suppress(StoreError):
-            await asyncio.wait_for(self._store.leave(self.node), FORCE_AFTER)
+            await self._bounded(self._leave(), FORCE_AFTER)
         await self._close()
         self._stream.emit(EngineStopped(str(self.node), cut))
         return cut
 
     def _cut(self) -> int:
         """Asks everything to stop; it goes back to be run elsewhere."""
-        cut = [run for run in self.ledger.runs.values() if run.attempts and not run.released]
+        cut = [run for run in self.ledger.runs.values() if (run.attempts or run.preparing) and not run.released]
         for run in cut:
             self.runner.release_run(run)
         return len(cut)
 
     async def _at_rest(self, until: float) -> None:
-        while self.ledger.working and not self._forced and self._loop.time() < until:
+        while self.ledger.working and not self._forced.is_set() and self._loop.time() < until:
             await self._progress.wait(until)
 
+    async def _leave(self) -> None:
+        await self._store.leave(self.node)
+
     async def _bounded(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
-        if self._forced:
-            seconds = min(seconds, 1.0)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(work, seconds)
+        """Waits for `work`, but no longer than `seconds`, and a second at most once patience is over."""
+        task = self._loop.create_task(work)
+        forced = self._loop.create_task(self._forced.wait())
+        await asyncio.wait({task, forced}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+        if not task.done():
+            await asyncio.wait({task}, timeout=1.0)
+        if task.done():
+            task.result()
+        else:
+            task.cancel()
 
     async def _close_loops(self) -> None:
         loops, self._loops = self._loops, []
         left = set(loops)
-        while left:
+        ends = self._loop.time() + FORCE_AFTER
+        while left and self._loop.time() < ends:
             for task in left:
                 task.cancel()
             # Again and again: a driver that loses its connection while it is cancelled says that instead, and the loop
-            # rides it out as any outage.
+            # rides it out as any outage. But not for ever: a server that does not answer may keep one waiting.
             _, left = await asyncio.wait(left, timeout=TOLD_AGAIN)
-        await asyncio.gather(*loops, return_exceptions=True)
+        await asyncio.gather(*(task for task in loops if task.done()), return_exceptions=True)
 
     async def _close(self) -> None:
         self.dispatcher.close()

@@ -34,6 +34,11 @@ class Hooks:
     def on_complete(self, hook: Hook, job: str | None = None) -> None:
         self._complete.setdefault(job, []).append(hook)
 
+    def forget(self, job: str) -> None:
+        """A job that is defined again, as in a notebook, has the hooks of its latest definition."""
+        self._start.pop(job, None)
+        self._complete.pop(job, None)
+
     def starting(self, job: str) -> list[Hook]:
         return [*self._start.get(job, ()), *self._start.get(None, ())] if self._start else []
 

@@ -71,6 +71,7 @@ class LiveRun:
         "job_name",
         "last_run_ms",
         "nudge",
+        "preparing",
         "released",
         "results",
         "run_id",
@@ -97,7 +98,13 @@ class LiveRun:
         self.waiting_for_turn = False
         """In the completer's line already."""
         self.nudge: asyncio.TimerHandle | None = None
+        self.preparing: asyncio.Task[None] | None = None
+        """What is read and called before its first attempt."""
         self.last_run_ms: int | None = None
+
+    def stop_preparing(self) -> None:
+        if self.preparing is not None:
+            self.preparing.cancel()
 
     def forget(self) -> None:
         if self.nudge is not None:

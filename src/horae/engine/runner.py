@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
@@ -35,6 +36,7 @@ from horae.events import (
 from horae.runners import output as outputs
 from horae.runners.processes import Failure, Processes, ProcessWork, locate
 from horae.runners.run import Facts, Run, Stop
+from horae.runners.threads import leave_if_forked
 from horae.runners.transaction import AwaitedTransaction, BlockingTransaction, Joining
 from horae.store.port import AttemptEnd, Joined, Start
 
@@ -50,10 +52,11 @@ class Runner(Part):
         self._threads = threads
         self._processes = processes
         self.owner: Owner
-        self.opener: Callable[[LiveRun], AbstractAsyncContextManager[Joined]]
+        self.opener: Callable[[LiveRun, float], AbstractAsyncContextManager[Joined]]
         self.printing = Printing(self._loop, lambda chunk: self.owner.keep_output(chunk))
         self._watch = Watch(self._loop, self._expire_due)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pid = os.getpid()
 
     # ---- starting ----------------------------------------------------------------------------------------------------
 
@@ -98,10 +101,12 @@ class Runner(Part):
         try:
             value = await (function() if run is None else function(run))
         except BaseException as error:
+            leave_if_forked(self._pid)
             if self._loop.is_closed():
                 raise  # what was left behind is collected as garbage: nobody is there to be told
             self._raised(attempt, error)
         else:
+            leave_if_forked(self._pid)
             self._finish(attempt, _SUCCESS, value)
 
     def _in_thread(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
@@ -117,6 +122,11 @@ class Runner(Part):
     def _thread_done(self, attempt: LiveAttempt, value: Any, error: BaseException | None) -> None:
         if error is not None:
             self._raised(attempt, error)
+        elif attempt.over:
+            # Given up meanwhile: what it would still do is not done.
+            if inspect.iscoroutine(value):
+                value.close()
+            self._freed(attempt)
         elif inspect.isawaitable(value):
             # A plain function that returns a coroutine is as good as an async one.
             attempt.handle = self._loop.create_task(self._await(attempt, lambda: value, None))
@@ -189,7 +199,7 @@ class Runner(Part):
 
     def _join(self, attempt: LiveAttempt) -> Joining:
         limit = self._tuning.transaction_limit or self._store.transaction_limit
-        attempt.joining = Joining(self._loop, lambda: self.opener(attempt.run), limit)
+        attempt.joining = Joining(self._loop, lambda seconds: self.opener(attempt.run, seconds), limit)
         return attempt.joining
 
     # ---- stopping ----------------------------------------------------------------------------------------------------
@@ -198,6 +208,7 @@ class Runner(Part):
         """Ends the whole run for `reason`: its attempts are asked to stop, and settled with it."""
         if run.stop is None:
             run.stop = reason
+        run.stop_preparing()
         if not run.attempts:
             self.owner.ended(run)
         for attempt in list(run.attempts.values()):
@@ -206,6 +217,7 @@ class Runner(Part):
     def release_run(self, run: LiveRun) -> None:
         """Hands the run back as soon as nothing of it is under way."""
         run.released = True
+        run.stop_preparing()
         if not run.attempts:
             self.owner.ended(run)
         for attempt in list(run.attempts.values()):
@@ -289,6 +301,8 @@ class Runner(Part):
         if joining is not None and (joining.is_open or joining.expired):
             self._later(self._finish_joined(attempt, joining, state, value, error, code))
             return
+        if joining is not None:
+            joining.end()
         self._record(attempt, self._end(attempt, state, value, error, code))
 
     async def _finish_joined(

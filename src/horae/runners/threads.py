@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -17,6 +18,12 @@ from typing import Any
 Done = Callable[[Any, BaseException | None], None]
 
 _numbers = itertools.count(1)
+
+
+def leave_if_forked(pid: int) -> None:
+    """Ends a process that a task forked and that came back from it: there is one engine, and it is not this copy."""
+    if os.getpid() != pid:
+        os._exit(0)
 
 
 class Threads:
@@ -33,6 +40,7 @@ class Threads:
         self._busy = 0
         self._count = 0
         self._closed = False
+        self._pid = os.getpid()
 
     @property
     def busy(self) -> int:
@@ -76,6 +84,7 @@ class Threads:
                 value = call()
             except BaseException as raised:  # noqa: BLE001 - whatever a task raises is its own end, not the thread's
                 error = raised
+            leave_if_forked(self._pid)
             if self._closed:
                 return
             self._finished.append((done, value, error))

@@ -19,13 +19,26 @@ from horae.store.port import Joined, Settled, Settlement
 
 current: ContextVar[Joining | None] = ContextVar("horae_transaction", default=None)
 
-Opener = Callable[[], AbstractAsyncContextManager[Joined]]
+Opener = Callable[[float], AbstractAsyncContextManager[Joined]]
+"""Opens one that is to last no longer than so many seconds."""
 
 
 class Joining:
     """One attempt's transaction: nothing until the first statement, then open until it is committed or rolled back."""
 
-    __slots__ = ("_context", "_ends_at", "_joined", "_limit", "_lock", "_loop", "_open", "_over", "_timer", "expired")
+    __slots__ = (
+        "_context",
+        "_ended",
+        "_ends_at",
+        "_joined",
+        "_limit",
+        "_lock",
+        "_loop",
+        "_open",
+        "_over",
+        "_timer",
+        "expired",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, opener: Opener, limit: float) -> None:
         self._loop = loop
@@ -38,6 +51,7 @@ class Joining:
         self._timer: asyncio.TimerHandle | None = None
         self._over: asyncio.Task[None] | None = None
         self.expired = False
+        self._ended = False
 
     @property
     def is_open(self) -> bool:
@@ -47,6 +61,10 @@ class Joining:
         async with self._lock:
             if self._joined is None:
                 await self._begin()
+            if self._ended:
+                # It ended while this one was being opened.
+                await self._close()
+                raise self._too_late()
             joined = self._joined
             assert joined is not None
             try:
@@ -60,7 +78,9 @@ class Joining:
     async def _begin(self) -> None:
         if self.expired:
             raise self._too_long()
-        context = self._open()
+        if self._ended:
+            raise self._too_late()
+        context = self._open(self._limit)
         self._joined = await context.__aenter__()
         self._context = context
         self._ends_at = self._loop.time() + self._limit
@@ -72,6 +92,7 @@ class Joining:
 
     async def settle(self, settlement: Settlement) -> Settled:
         """Settles the attempt and commits. Raises what committing raises; nothing is left open."""
+        self._ended = True
         async with self._lock:
             if self._joined is None:
                 raise self._too_long()
@@ -85,6 +106,8 @@ class Joining:
             return answer
 
     async def roll_back(self) -> None:
+        """Undoes everything, for good: what a task that was given up still says comes too late."""
+        self._ended = True
         async with self._lock:
             await self._close()
 
@@ -101,6 +124,15 @@ class Joining:
         if self._timer is not None:
             self._timer.cancel()
         return context
+
+    def end(self) -> None:
+        """Its attempt has ended without it: nothing can be begun any more."""
+        self._ended = True
+
+    def _too_late(self) -> Conflict:
+        return Conflict(
+            "run.transaction is over: its attempt has ended", hint="Execute everything before the task returns."
+        )
 
     def _too_long(self) -> TransactionExpired:
         return TransactionExpired(

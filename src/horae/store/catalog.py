@@ -250,12 +250,14 @@ class Catalog:
         return answers
 
     @asynccontextmanager
-    async def transact(self, node: UUID, run_id: str, run_no: int, fence: int) -> AsyncIterator[JoinedRun]:
+    async def transact(
+        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None
+    ) -> AsyncIterator[JoinedRun]:
         joined: JoinedRun | None = None
         committed = False
         try:
             with suppress(_StartOver):
-                async with self.driver.joined() as transaction:
+                async with self.driver.joined(limit or self.transaction_limit) as transaction:
                     joined = JoinedRun(transaction, self._cache, str(node), run_id, run_no, fence)
                     await joined.check_owner()
                     yield joined

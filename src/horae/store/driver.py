@@ -170,8 +170,11 @@ class Driver(Protocol):
     def transaction(self, *, write: bool = True) -> AbstractAsyncContextManager[Transaction]:
         """A transaction; with `write=False` a consistent snapshot to read from."""
 
-    def joined(self) -> AbstractAsyncContextManager[JoinedTransaction]:
-        """A transaction that also takes foreign statements, and that keeps nobody else from a connection."""
+    def joined(self, limit: float) -> AbstractAsyncContextManager[JoinedTransaction]:
+        """A transaction that also takes foreign statements, and that keeps nobody else from a connection.
+
+        Where a statement would hold up the caller's whole thread, none runs on after `limit` seconds.
+        """
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Runs a statement that is a whole transaction, in one trip; None where this driver has no such statement."""

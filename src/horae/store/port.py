@@ -254,7 +254,9 @@ class Store(Protocol):
         which attempts it had started: whoever misses those hands the run back (`release`).
         """
 
-    def transact(self, node: UUID, run_id: str, run_no: int, fence: int) -> AbstractAsyncContextManager[Joined]:
+    def transact(
+        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None
+    ) -> AbstractAsyncContextManager[Joined]:
         """The transaction that a task's own writes join, so that they are done exactly once: they are committed with
         the run's settlement, or not at all.
 
@@ -270,6 +272,9 @@ class Store(Protocol):
         `release=True`: it waits for the locks of the transaction in doubt. Where that was committed after all, the
         answer is ALREADY (FENCED, if it parked the run), or SETTLED with the tasks it ended left as they are; where it
         was not, the run goes back and all that it left undone is done again.
+
+        `limit` (None: `transaction_limit`) is for how many seconds the caller means to keep it open. Where a statement
+        would hold up the caller's whole thread, it is stopped then and raises TransactionExpired.
 
         A held transaction holds others up: on SQLite every other verb waits for it, on PostgreSQL its snapshot slows
         claims down, and only ten may be open in a process. Keep it short, and call no verb of this store inside it.

@@ -66,7 +66,9 @@ def payload_text(name: str, payload: Any) -> str | None:
     if payload is None:
         return None
     try:
-        return to_json(payload)
+        text = to_json(payload)
+        text.encode()
+        return text
     except (TypeError, ValueError) as error:
         raise InvalidDefinition(
             f"Job {shown(name)}: its payload is not JSON: {error}",

@@ -221,7 +221,9 @@ class ModelStore:
         return model_progress.settle(self._work(), node, settlements)
 
     @asynccontextmanager
-    async def transact(self, node: UUID, run_id: str, run_no: int, fence: int) -> AsyncIterator[ModelJoined]:
+    async def transact(
+        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None
+    ) -> AsyncIterator[ModelJoined]:
         run = self.catalog.run(run_id)
         if run is None or (run.state, run.owner, run.fence) != (RunState.RUNNING, str(node), fence):
             raise Conflict(f"Run {shown(run_id)} is not this node's to work on")

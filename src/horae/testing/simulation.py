@@ -162,7 +162,7 @@ class Simulation:
         await self._app.open(_SimulatedHost(self._loop, self._tuning), self._tuning)
 
     async def _crash(self) -> None:
-        engine, self._app.engine = self._app.engine, None
+        engine = self._app.forget_engine()
         if engine is None:
             return
         await _killed(engine, self.store)

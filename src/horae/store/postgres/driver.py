@@ -116,7 +116,9 @@ class PostgresDriver:
             yield transaction
 
     @asynccontextmanager
-    async def joined(self) -> AsyncIterator[PostgresJoined]:
+    async def joined(self, limit: float) -> AsyncIterator[PostgresJoined]:
+        """Whoever waits for a statement can stop waiting, so nothing here has to mind the limit."""
+
         def made(connection: Connection, now: int) -> PostgresJoined:
             return PostgresJoined(connection, self._prepared, now, self.place, self._read_clock)
 

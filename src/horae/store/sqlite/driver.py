@@ -88,10 +88,11 @@ class SqliteDriver:
             yield transaction
 
     @asynccontextmanager
-    async def joined(self) -> AsyncIterator[SqliteJoined]:
+    async def joined(self, limit: float) -> AsyncIterator[SqliteJoined]:
         """On the one connection there is: whoever else wants it waits."""
         async with self._within(SqliteJoined) as transaction:
             transaction.clock = self._now
+            transaction.ends_at = monotonic() + limit
             yield transaction
 
     @asynccontextmanager
@@ -243,8 +244,9 @@ class SqliteTransaction:
 class SqliteJoined(SqliteTransaction):
     """First statements of a task's own, then, from `conclude` on, the catalog's."""
 
-    __slots__ = ("clock",)
+    __slots__ = ("clock", "ends_at")
     clock: Callable[[], int]
+    ends_at: float
 
     @property
     def spoiled(self) -> bool:
@@ -252,7 +254,7 @@ class SqliteJoined(SqliteTransaction):
         return not self._connection.in_transaction
 
     async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
-        return foreign.run(self._connection, sql, parameters)
+        return foreign.run(self._connection, sql, parameters, self.ends_at)
 
     async def conclude(self) -> None:
         foreign.check_deferred(self._connection)

@@ -5,13 +5,17 @@ They run on the catalog's one connection, so what they could change about it for
 
 from __future__ import annotations
 
+from time import monotonic
+
 import apsw
 
-from horae.errors import InvalidInput
+from horae.errors import InvalidInput, TransactionExpired
 from horae.store import foreign
 from horae.store.driver import Parameters
 from horae.store.records import Rows
 
+STEPS = 10_000
+"""Steps of SQLite's machine between two looks at the clock: well under a millisecond."""
 _COUNTED = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"})
 _REFUSED = {
     apsw.SQLITE_TRANSACTION: ("BEGIN, COMMIT and ROLLBACK", foreign.NOT_ITS_OWN),
@@ -40,8 +44,12 @@ _CREATES = {
 }
 
 
-def run(connection: apsw.Connection, sql: str, parameters: Parameters) -> Rows:
-    """Runs one statement. Raises InvalidInput for what must not be run here, else what SQLite says."""
+def run(connection: apsw.Connection, sql: str, parameters: Parameters, ends_at: float) -> Rows:
+    """Runs one statement. Raises InvalidInput for what must not be run here, else what SQLite says.
+
+    It runs in the event loop's own thread, where nobody could stop it: at the monotonic time `ends_at` it stops itself,
+    which raises TransactionExpired.
+    """
     text = foreign.check(sql, nested=False)
     word, _ = foreign.head(text, nested=False)
     if word in _WORDS:
@@ -50,6 +58,7 @@ def run(connection: apsw.Connection, sql: str, parameters: Parameters) -> Rows:
     cursor = connection.cursor()
     cursor.exec_trace = guard.trace
     connection.authorizer = guard.authorize
+    connection.set_progress_handler(lambda: monotonic() > ends_at, STEPS)
     try:
         # Not kept in the connection's cache, which is for the catalog's statements.
         rows = cursor.execute(text, parameters, can_cache=False).fetchall()
@@ -57,7 +66,13 @@ def run(connection: apsw.Connection, sql: str, parameters: Parameters) -> Rows:
         if guard.refusal is not None:
             raise guard.refusal from None
         raise
+    except apsw.InterruptError:
+        raise TransactionExpired(
+            "A statement in run.transaction took longer than the transaction may last",
+            hint="Do less in one statement, or raise the setting transaction_limit: meanwhile nothing else runs.",
+        ) from None
     finally:
+        connection.set_progress_handler(None)
         connection.authorizer = None
         cursor.close(force=True)
     if guard.reads and guard.columns:
