@@ -85,9 +85,7 @@ _TELLING: Mapping[type, _Told] = {
     events.RunAbandoned: _Told(
         _RUNS,
         WARNING,
-        lambda e: (
-            f"{e.job}/{e.task} left behind, its thread holds a slot until it ends{_because(e.reason)} ({e.run_id})"
-        ),
+        lambda e: f"{e.job}/{e.task} left behind, and holds its slot until it ends{_because(e.reason)} ({e.run_id})",
     ),
     events.RunFreed: _Told(
         _RUNS, WARNING, lambda e: f"{e.job}/{e.task}, left behind, has ended after {_span(e.seconds)} ({e.run_id})"
