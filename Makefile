@@ -21,8 +21,8 @@ demo: $(DEV) ## See it work: previews, then sample jobs that run for some second
 test: $(DEV) ## Run every test
 	@$(BIN)/pytest -n 2 -q
 
-torture: $(DEV) ## Kill workers, servers and disks, with twenty seeds
-	@HORAE_TORTURE_SEEDS=20 $(BIN)/pytest -n 2 -q tests/torture
+torture: $(DEV) ## Kill workers, servers and disks, with twenty-five seeds
+	@HORAE_TORTURE_SEEDS=25 $(BIN)/pytest -n 2 -q tests/torture
 
 check: $(DEV) ## Formatting, lint, strict types, architecture
 	@$(BIN)/ruff format --check .
