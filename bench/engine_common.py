@@ -38,16 +38,16 @@ class EngineScale:
 
     @property
     def jobs(self) -> int:
-        return 3_000 if self.quick else 10_000
+        return 2_000 if self.quick else 5_000
 
     @property
     def rounds(self) -> int:
-        return 3 if self.quick else 5
+        return 2 if self.quick else 4
 
     @property
     def turns(self) -> int:
         """How often each contender is asked; contenders take turns."""
-        return 1 if self.quick else 3
+        return 1 if self.quick else 2
 
     @property
     def lag_rounds(self) -> int:

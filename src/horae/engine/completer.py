@@ -130,10 +130,10 @@ class Completer(Part):
         while True:
             try:
                 await self._store.write_output(chunks)
-            except StoreError as error:
-                await self._outage.ride_out(error)
-                continue
             except Exception as error:  # noqa: BLE001 - as the docstring says
+                if _may_pass(error):
+                    await self._outage.ride_out(error)
+                    continue
                 self._stream.emit(LoopFailed("output", f"{type(error).__name__}: {error}"))
             return
 
@@ -145,16 +145,17 @@ class Completer(Part):
                 answers = await self._store.settle(self.node, settlements)
             except StoreConflict:
                 await asyncio.sleep(0)
-            except StoreError as error:
-                unheard = unheard or (isinstance(error, StoreUnavailable) and error.outcome_unknown)
-                await self._outage.ride_out(error)
             except Exception as error:  # noqa: BLE001 - one run that cannot be written must not hold up the others
+                if _may_pass(error):
+                    unheard = unheard or (isinstance(error, StoreUnavailable) and error.outcome_unknown)
+                    await self._outage.ride_out(error)
+                    continue
                 self._stream.emit(LoopFailed("completer", f"{type(error).__name__}: {error}"))
                 if len(settlements) > 1:
                     return [(await self._settle([each]))[0] for each in settlements]
                 bare = settlements[0]._replace(ends=tuple(_bare(end) for end in settlements[0].ends))
                 if bare == settlements[0]:
-                    # It stays in the catalog as it is; the reaper ends it.
+                    # It stays in the catalog as it is; the next heartbeat, which does not know it, hands it back.
                     return [Settled(bare.run_id, Verdict.FENCED)]
                 settlements = [bare]
             else:
@@ -246,6 +247,11 @@ class Completer(Part):
             return False
         del self._ledger.runs[run.run_id]
         return True
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the store may take the same thing later: it is away, or full; not where the statement is at fault."""
+    return isinstance(error, StoreError) and type(error) is not StoreError
 
 
 def _bare(end: AttemptEnd) -> AttemptEnd:
