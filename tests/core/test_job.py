@@ -354,7 +354,7 @@ specs = st.builds(
     job_settings,
     plain,
     st.lists(names, max_size=3).map(tuple),
-    st.text(max_size=20),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20),
     st.sampled_from(JobState),
     st.lists(names, max_size=3).map(tuple),
     names,

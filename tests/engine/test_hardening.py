@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.store.databases import Databases
 
 from horae import Horae, HoraeError, Once, Run
 from horae.errors import Conflict, InvalidDefinition, InvalidInput
@@ -304,3 +305,30 @@ def test_every_rhythm_and_limit_of_the_engine_is_checked_where_it_is_set() -> No
     for settings in ({"heartbeat": 0}, {"plan_batch": 0}, {"modules": "one"}, {"tee": 1}, {"unknown": 1}):
         with pytest.raises(HoraeError):
             Horae("sqlite://", settings=settings)
+
+
+def test_a_run_of_several_tasks_is_finished_before_a_drained_node_leaves(databases_18: Databases) -> None:
+    # On a server: settling one task takes a moment in which nothing is at work, and then the next begins.
+    app = Horae(databases_18.server.create_database())
+    steps = app.job("steps", LATER)
+    begun = asyncio.Event()
+
+    @steps.task
+    async def first() -> None:
+        begun.set()
+
+    for number in range(20):
+
+        @steps.task(name=f"step-{number}")
+        async def step() -> None: ...
+
+    async def main() -> list[str]:
+        async with app:
+            run = await app.trigger("steps")
+            await begun.wait()
+        try:
+            return [attempt.state for task in (await app.report(run)).tasks for attempt in task.attempts]
+        finally:
+            await app.close()
+
+    assert asyncio.run(main()) == ["SUCCESS"] * 21

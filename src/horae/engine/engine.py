@@ -217,7 +217,8 @@ class Engine:
         return len(cut)
 
     async def _at_rest(self, until: float) -> None:
-        while self.ledger.working and not self._forced.is_set() and self._loop.time() < until:
+        """Until nothing is under way and every end is in the catalog: settling one task may begin the next."""
+        while (self.ledger.working or self.ledger.runs) and not self._forced.is_set() and self._loop.time() < until:
             await self._progress.wait(until)
 
     async def _leave(self) -> None:
