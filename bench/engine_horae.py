@@ -208,7 +208,7 @@ async def paced(places: Mapping[str, str], due: int, rounds: int, slots: int) ->
     space = 1 + due // 500
     period = space * len(places)
     racers = {name: Paced(url, slots, due) for name, url in places.items()}
-    start = soon(5 + due * len(places) * 0.002)
+    start = soon(10 + due * len(places) * 0.006)
     for place, racer in enumerate(racers.values()):
         moment = start + timedelta(seconds=space * place)
         await define(racer.app, due_together("job", due, "stamp", period, moment))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from horae.core.duration import DurationLike
@@ -143,19 +144,9 @@ class JobBuilder:
             raise InvalidDefinition(
                 f"Job {shown(self.name)} has no task", hint="Decorate a function with it, or with its .task."
             )
-        spec = self._spec
-        return JobSpec(
-            spec.name,
-            spec.schedule,
-            tuple(self._tasks),
-            spec.settings,
-            spec.payload,
-            spec.tags,
-            spec.description,
-            spec.state,
-            spec.depends_on,
-            spec.namespace,
-        )
+        if len(self._spec.tasks) != len(self._tasks):
+            self._spec = replace(self._spec, tasks=tuple(self._tasks))
+        return self._spec
 
 
 def names(given: Iterable[str]) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.errors import InvalidDefinition, shown
 from horae.store import dispatching, keeping, operating, reading
-from horae.store.defining import Definer, check_batch
-from horae.store.definitions import Compiled, DefinitionCache
+from horae.store.defining import Definer
+from horae.store.definitions import Compiled, DefinitionCache, check_batch
 from horae.store.driver import Driver, KeyTaken
 from horae.store.joining import JoinedRun
 from horae.store.migrating import check_catalog

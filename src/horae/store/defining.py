@@ -11,12 +11,13 @@ from typing import Any
 from horae.core import ids
 from horae.core.dependency import check_graph
 from horae.core.diff import diff_definitions
+from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec, parse_settings
 from horae.core.lifecycle import JobState, RunState
-from horae.core.schedule import Once
+from horae.core.schedule import Cron, Once
 from horae.core.slot import Birth, decided_slot
 from horae.errors import InvalidDefinition, NamespaceConflict, VersionConflict, shown
-from horae.store.definitions import Compiled, build
+from horae.store.definitions import Compiled, build, check_batch
 from horae.store.driver import Row
 from horae.store.planning import look_ahead, plan_owed
 from horae.store.records import Defined, Definition
@@ -31,7 +32,6 @@ from horae.store.rows import (
     job_view,
     milliseconds,
     moment,
-    payload_text,
     plain_start,
     to_json,
 )
@@ -39,6 +39,7 @@ from horae.store.work import Work
 
 _first = itemgetter(0)
 _SECOND = timedelta(seconds=1)
+_ORDINARY = {Cron, Every, Iso8601, Once, type(None)}
 
 
 class Definer:
@@ -73,12 +74,15 @@ class Definer:
         if any(spec.depends_on for spec in specs):
             # Two definers that each close half a cycle must see one another.
             await work.transaction.rows("lock_dependencies")
-        locked = await work.lock_jobs(names=(spec.name for spec in specs))
-        jobs = {job.name: job for job in locked.values()}
+        jobs = {job.name: job for job in await work.lock_rows([str(ids.job_uuid(spec.name)) for spec in specs])}
+        # What a program says again, as it does at every start, need not be read to know that it is the same.
+        repeated = {spec.name for spec in specs if self._repeats(spec, jobs.get(spec.name))}
+        await work.load(job for job in jobs.values() if job.name not in repeated)
         for spec in specs:
             self._check_expected(spec, jobs.get(spec.name))
             self._check_namespace(spec, jobs.get(spec.name))
-        changing = [spec for spec in specs if not self._stays(spec, jobs.get(spec.name))]
+        others = [spec for spec in specs if spec.name not in repeated]
+        changing = [spec for spec in others if not self._stays(spec, jobs.get(spec.name))]
         await self._check_pools(changing)
         await self._check_dependencies(changing)
         fresh = [spec for spec in specs if spec.name not in jobs]
@@ -86,7 +90,12 @@ class Definer:
         answers = []
         for spec in specs:
             job = jobs.get(spec.name)
-            answers.append(created[spec.name] if job is None else await self._change(job, spec))
+            if job is None:
+                answers.append(created[spec.name])
+            elif spec.name in repeated:
+                answers.append(Defined(spec.name, job.version, "unchanged"))
+            else:
+                answers.append(await self._change(job, spec))
         await work.transaction.many("set_registered", self._digests)
         await self._write_dependencies(specs, answers)
         await work.flush()
@@ -135,9 +144,9 @@ class Definer:
         return created
 
     def _look_ahead(self, job: JobRow, definition: Definition) -> None:
-        """`look_ahead`, asked once for all new jobs that are bound to have the same answer."""
+        """`look_ahead`, asked once for all jobs that are bound to have the same answer."""
         settings = definition.settings
-        if settings.window is not None:
+        if settings.window is not None or job.paused_until is not None or job.moved_slot is not None:
             look_ahead(self.work, job)
             return
         key = (definition.spec.schedule, settings.misfire_grace, settings.deadline, job.planned_until, job.state)
@@ -149,15 +158,19 @@ class Definer:
     def _new_row(self, uuid: str, definition: Definition, state: JobState, cursor: int | None, text: str) -> JobRow:
         """A job whose cursor stands at now, or where its tombstone left it."""
         work, spec = self.work, definition.spec
-        planned = work.now // 1000 * 1000
-        if isinstance(spec.schedule, Once) and cursor is None:
-            planned = min(planned, milliseconds(spec.schedule.at - _SECOND))
-        planned = planned if cursor is None else max(planned, cursor)
+        planned = self._first_cursor(spec, cursor)
         digest = definition_digest(text, self._defaults_text) if self.from_code else None
         return JobRow((
             uuid, spec.name, definition.version, str(state), planned, None, True, None, None, None, None, None,
             None, None, spec.namespace, work.now, work.now, digest,
         ))  # fmt: skip
+
+    def _first_cursor(self, spec: JobSpec, buried: int | None) -> int:
+        """Where a new job's cursor stands; `buried` is where its tombstone left it."""
+        planned = self.work.now // 1000 * 1000
+        if isinstance(spec.schedule, Once) and buried is None:
+            planned = min(planned, milliseconds(spec.schedule.at - _SECOND))
+        return planned if buried is None else max(planned, buried)
 
     def _inserted(self, job: JobRow, definition: Definition) -> tuple[Any, ...]:
         """In the order of `insert_jobs`, after the number."""
@@ -262,6 +275,15 @@ class Definer:
         self.work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", name=job.name, state=str(state))
         await self.work.flush()
 
+    def _repeats(self, spec: JobSpec, job: JobRow | None) -> bool:
+        """Whether code says again what it said last. Not for schedules of users' own, whose objects are kept."""
+        if job is None or not self.from_code or type(spec.schedule) not in _ORDINARY:
+            return False
+        if self.expected.get(spec.name, job.version) != job.version:
+            return False
+        digest = definition_digest(definition_text(self._anchored(spec, job.created_at)), self._defaults_text)
+        return bool(digest == job.registered)
+
     def _stays(self, spec: JobSpec, job: JobRow | None) -> bool:
         """Whether the definition is the present one, or code says again what it said last: then nothing is checked."""
         if job is None:
@@ -346,18 +368,6 @@ class Definer:
         defaults = self._defaults_text
         start = plain_start(definition)
         return (uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now, start)
-
-
-def check_batch(specs: Sequence[JobSpec]) -> None:
-    """What can be refused without looking at the catalog."""
-    names: set[str] = set()
-    for spec in specs:
-        if spec.name in names:
-            raise InvalidDefinition(f"Job {shown(spec.name)} is defined twice in one call", hint="Keep one of them.")
-        names.add(spec.name)
-        if not spec.tasks:
-            raise InvalidDefinition(f"Job {shown(spec.name)} has no task", hint="Give it at least one.")
-        payload_text(spec.name, spec.payload)
 
 
 def _task_rows(job_uuid: str, definition: Definition) -> list[tuple[Any, ...]]:

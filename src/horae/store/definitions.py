@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from horae.core.custom import Schedules, loaded
 from horae.core.job import JobSpec, effective, parse_settings
 from horae.core.progress import first_starts
 from horae.core.schedule import Once
+from horae.errors import InvalidDefinition, shown
 from horae.store.driver import Transaction
 from horae.store.records import Definition, Start
 from horae.store.rows import length, payload_text, required
@@ -27,6 +28,18 @@ def build(spec: JobSpec, version: int, defaults: Mapping[str, Any]) -> Definitio
     )
     handlers = frozenset(task.handler or task.name for task in spec.tasks if task.kind == "PYTHON")
     return Definition(spec, version, settings, tasks, handlers)
+
+
+def check_batch(specs: Sequence[JobSpec]) -> None:
+    """What can be refused without looking at the catalog."""
+    names: set[str] = set()
+    for spec in specs:
+        if spec.name in names:
+            raise InvalidDefinition(f"Job {shown(spec.name)} is defined twice in one call", hint="Keep one of them.")
+        names.add(spec.name)
+        if not spec.tasks:
+            raise InvalidDefinition(f"Job {shown(spec.name)} has no task", hint="Give it at least one.")
+        payload_text(spec.name, spec.payload)
 
 
 class Compiled:

@@ -282,11 +282,16 @@ class Work:
 
     async def lock_jobs(self, *, uuids: Iterable[str] = (), names: Iterable[str] = ()) -> dict[str, JobRow]:
         """Locks jobs in key order and returns their rows by uuid; jobs that don't exist are left out."""
-        wanted = [*uuids, *(str(ids.job_uuid(name)) for name in names)]
-        rows = await self.transaction.rows("lock_jobs", jobs=wanted)
-        found = [JobRow(row) for row in rows]
-        await self.cache.load(self.transaction, [(job.uuid, job.version) for job in found])
+        found = await self.lock_rows([*uuids, *(str(ids.job_uuid(name)) for name in names)])
+        await self.load(found)
         return {job.uuid: job for job in found}
+
+    async def lock_rows(self, uuids: Sequence[str]) -> list[JobRow]:
+        """As `lock_jobs`, for whoever does not need the definitions of all of them."""
+        return [JobRow(row) for row in await self.transaction.rows("lock_jobs", jobs=list(uuids))]
+
+    async def load(self, jobs: Iterable[JobRow]) -> None:
+        await self.cache.load(self.transaction, [(job.uuid, job.version) for job in jobs])
 
     async def lock_runs(self, numbers: Sequence[int]) -> dict[int, RunRow]:
         rows = await self.transaction.rows("lock_runs", runs=list(numbers))

@@ -302,12 +302,15 @@ class PostgresDriver:
                     for node in sorted(self._held):
                         await connection.execute(_TAKE, (_lock_key(node),))
                         self._locked.add(node)
+                    heard: list[psycopg.Notify] = []
+                    connection.add_notify_handler(heard.append)
                     self._listening_since.set()
                     await self._fire()
                     while True:
                         await self._grant(connection)
-                        async for _ in connection.notifies(timeout=60.0, stop_after=1):
-                            await self._fire()
+                        await _hear(connection, heard)
+                        heard.clear()
+                        await self._fire()
                 finally:
                     await connection.close()
             except (psycopg.Error, OSError):
@@ -318,6 +321,27 @@ class PostgresDriver:
         async with self._condition:
             self._changes += 1
             self._condition.notify_all()
+
+
+async def _hear(connection: AsyncConnection[Any], heard: list[psycopg.Notify]) -> None:
+    """Waits for a notice, unless one was heard while a statement ran. The driver's own way wakes up ten times a second
+    to look whether it was interrupted, which is most of what an idle node would do."""
+    loop, number = asyncio.get_running_loop(), connection.fileno()
+    while not heard:
+        readable = loop.create_future()
+        loop.add_reader(number, _settle, readable)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(number)
+        connection.pgconn.consume_input()
+        while (notice := connection.pgconn.notifies()) is not None:
+            heard.append(psycopg.Notify(notice.relname.decode(), notice.extra.decode(), notice.be_pid))
+
+
+def _settle(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:

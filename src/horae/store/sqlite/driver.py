@@ -20,7 +20,7 @@ from uuid import UUID
 import apsw
 
 from horae.core.instant import EPOCH
-from horae.errors import NotACatalog, StoreMissing, StoreUnavailable, shown
+from horae.errors import NotACatalog, StoreError, StoreMissing, StoreUnavailable, shown
 from horae.store.driver import Clock, Parameters, Row, Statement, statements
 from horae.store.records import Rows
 from horae.store.sqlite import foreign
@@ -28,7 +28,10 @@ from horae.store.sqlite.failures import translated
 from horae.store.sqlite.liveness import FileLocks
 
 BUSY_PATIENCE = 30.0
-POLL = 0.1
+POLL, IDLE_POLL = 0.1, 0.2
+"""Seconds between two looks for what other processes have committed: soon after there was something, and else."""
+IDLE_AFTER = 50
+"""Looks in a row that found nothing. Waking up is most of what an idle node does."""
 CACHE_KIB = 65_536
 CHECKPOINT_PAGES = 4000
 """A page written often between two checkpoints goes to the file once; SQLite's own 1000 would write it more often."""
@@ -52,6 +55,8 @@ class SqliteDriver:
         self._last = 0
         self._changes = 1
         self._fired: asyncio.Future[None] | None = None
+        self._waiting = self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._version = -1
         self._locks = FileLocks(path)
         self._prepared = {name: _prepared(each) for name, each in statements("sqlite").items()}
@@ -73,6 +78,9 @@ class SqliteDriver:
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         self._locks.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if connection is not None:
             connection.close()
 
@@ -125,24 +133,50 @@ class SqliteDriver:
 
     async def changed(self, seen: int, timeout: float | None) -> int:
         """Our own commits wake at once; whether another process has committed is looked at now and then."""
-        loop = asyncio.get_running_loop()
-        ends = None if timeout is None else loop.time() + timeout
-        while self._changes == seen:
-            version = self._data_version()
-            if version != self._version:
-                self._version = version
-                self._fire()
-                break
-            # Nobody else can change a catalog in memory.
-            left = None if self.path == ":memory:" else POLL
-            if ends is not None:
-                left = ends - loop.time() if left is None else min(left, ends - loop.time())
-            if left is not None and left <= 0:
-                return seen
+        self._look()
+        if self._changes == seen and (timeout is None or timeout > 0):
+            loop = asyncio.get_running_loop()
             if self._fired is None:
                 self._fired = loop.create_future()
-            await asyncio.wait([self._fired], timeout=left)
+            fired = self._fired
+            self._waiting += 1
+            self._look_again(loop)
+            try:
+                await asyncio.wait([fired], timeout=timeout)
+            finally:
+                self._waiting -= 1
+            if fired.done():
+                fired.result()
         return self._changes
+
+    def _look(self) -> None:
+        version = self._data_version()
+        self._looks += 1
+        if version != self._version:
+            self._version = version
+            self._looks = 0
+            self._fire()
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Sets the timer, unless it is set. A timer, not a task that sleeps: an idle node does little else."""
+        # Nobody else can change a catalog in memory.
+        if self._timer is None and self.path != ":memory:":
+            seconds = POLL if self._looks < IDLE_AFTER else IDLE_POLL
+            self._timer = loop.call_later(seconds, self._look_for_others, loop)
+
+    def _look_for_others(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        try:
+            self._look()
+        except StoreError as error:
+            fired, self._fired = self._fired, None
+            if fired is not None and not fired.done():
+                fired.set_exception(error)
+        else:
+            if self._fired is not None:
+                self._look_again(loop)
 
     def _fire(self) -> None:
         self._changes += 1
