@@ -1,7 +1,7 @@
 """Runs every measurement and prints the tables of docs/performance.md; says what fell short of its target.
 
-`--quick` scales the catalog's and the engine's down. Their own commands, `bench.catalog` and `bench.engine`, have more
-options.
+`--quick` scales the catalog's, the engine's and the declarative scheduler's down. Their own commands, `bench.catalog`,
+`bench.engine` and `bench.declarative`, have more options.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import catalog, engine
+from bench import catalog, declarative, engine
 from bench.decisions import decide_table, start_table
 from bench.schedules import between_table, next_table
 
@@ -25,7 +25,7 @@ def main() -> int:
         short += missed
     for each in short:
         print(f"short of target: {each}", file=sys.stderr)
-    codes = [catalog.main(options), engine.main(options)]
+    codes = [catalog.main(options), engine.main(options), declarative.main(options)]
     return 1 if short or any(codes) else 0
 
 

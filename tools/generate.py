@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from horae import errors
+from horae import declarative, errors
 from horae.core.lifecycle import MACHINES, diagram
 from horae.store.migrating import schema_text
 
@@ -31,7 +31,8 @@ def lifecycle_page() -> str:
 
 def errors_page() -> str:
     """The error tree as a table, by number."""
-    found = [each for name in errors.__all__ if isinstance(each := getattr(errors, name), type)]
+    named = [(errors, name) for name in errors.__all__] + [(declarative, name) for name in declarative.__all__]
+    found = [each for module, name in named if isinstance(each := getattr(module, name), type)]
     classes = sorted((each for each in found if issubclass(each, errors.HoraeError)), key=lambda each: each.number)
     rows = [f"| {each.number} | `{each.code}` | `{each.__name__}` | `{each.__mro__[1].__name__}` |" for each in classes]
     intro = (

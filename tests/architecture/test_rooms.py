@@ -31,8 +31,8 @@ MAY_IMPORT = {
     "ddl": {"control", "core"},
     "web": {"control", "ddl", "events", "core"},
     "cli": {"app", "web", "ddl", "control", "config"},
-    "testing": {"core", "store", "runners", "engine", "control", "events", "app"},
-    "declarative": {"core", "store", "engine", "control", "events"},
+    "testing": {"core", "store", "runners", "engine", "control", "events", "app", "declarative"},
+    "declarative": {"core", "store", "engine", "events", "app"},
     "app": {
         "core",
         "store",
@@ -45,7 +45,6 @@ MAY_IMPORT = {
         "metrics",
         "logs",
         "config",
-        "declarative",
     },
     "__init__": {"core", "app", "runners"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 from typing import Any
@@ -14,7 +15,7 @@ from tests.core.test_occurrence import at, run, told, view
 from horae import Every, Queue, Retry
 from horae.core.lifecycle import RUNS, RunState
 from horae.core.occurrence import due
-from horae.core.overlap import ActiveRun, Ending, hand_over, judge_overlap
+from horae.core.overlap import ActiveRun, Ending, hand_over, judge_overlap, superseded
 from horae.core.policy import NO_RETRY, Overlap
 
 NOW = at("10:00")
@@ -31,9 +32,9 @@ PARKED_LATER = run("PENDING", "09:57", "10:30", parked=True)
 RECOVERING = run("QUEUED", "09:50", is_recovery=True)
 
 
-def verdict(policy: Overlap, *active: ActiveRun, retry: Retry = NO_RETRY) -> str:
+def verdict(policy: Overlap, *active: ActiveRun, retry: Retry = NO_RETRY, once: bool = False) -> str:
     """The verdict in words: the new run's state, who ends, who is cancelled."""
-    found = judge_overlap(policy, active, NOW, retry)
+    found = judge_overlap(policy, active, NOW, retry, once=once)
     text = str(found.state)
     if found.reason is not None:
         text += f" ({found.reason})"
@@ -253,3 +254,83 @@ def test_nobody_goes_while_a_run_is_before_the_line(before: ActiveRun) -> None:
 @pytest.mark.parametrize("aside", [WAITING, PARKED_LATER])
 def test_a_run_whose_time_has_not_come_stands_before_nobody(aside: ActiveRun) -> None:
     assert hand_over([QUEUED, aside], NOW, FOREVER) == QUEUED.run_id
+
+
+BACK = replace(PENDING, run_id="back", judged=True, begun=True)
+"""It started once, and was handed back or lost."""
+ONCE: dict[str, Any] = {"overlap": "coalesce", "recovery": "last", "retry": FOREVER}
+
+
+@pytest.mark.parametrize(
+    ("active", "expected"),
+    [
+        ([], "PENDING"),
+        ([RUNNING], "QUEUED"),
+        ([BACK], "QUEUED"),
+        ([PENDING], "PENDING, pending SKIPPED (coalesced)"),
+        ([QUEUED], "PENDING, queued SKIPPED (coalesced)"),
+        ([RECOVERING], "PENDING, queued SKIPPED (coalesced)"),
+        ([RUNNING, QUEUED], "QUEUED, queued SKIPPED (coalesced)"),
+        ([RUNNING, RECOVERING], "QUEUED, queued SKIPPED (coalesced)"),
+        ([BACK, QUEUED], "QUEUED, queued SKIPPED (coalesced)"),
+        ([PENDING, QUEUED], "PENDING, pending SKIPPED (coalesced), queued SKIPPED (coalesced)"),
+        ([WAITING], "PENDING"),
+        ([PARKED], "PENDING"),
+    ],
+)
+def test_where_one_run_is_owed_the_newest_takes_the_place_of_all_that_never_started(
+    active: list[ActiveRun], expected: str
+) -> None:
+    assert verdict("coalesce", *active, retry=FOREVER, once=True) == expected
+
+
+@pytest.mark.parametrize("policy", [each for each in POLICIES if each != "coalesce"], ids=str)
+@pytest.mark.parametrize(
+    "active", [[RUNNING], [PENDING, QUEUED], [RECOVERING], [BACK]], ids=lambda runs: runs[0].run_id
+)
+def test_only_coalescing_can_owe_once(policy: Overlap, active: list[ActiveRun]) -> None:
+    assert verdict(policy, *active, retry=FOREVER, once=True) == verdict(policy, *active, retry=FOREVER)
+
+
+@law
+@given(st.lists(active_runs, max_size=6, unique_by=lambda one: one.run_id), st.booleans())
+def test_where_one_run_is_owed_nothing_that_began_is_touched(active: list[ActiveRun], begun: bool) -> None:
+    runs = [replace(one, begun=begun and one.state is not RunState.QUEUED) for one in active]
+    found = judge_overlap("coalesce", runs, NOW, FOREVER, once=True)
+    by_name = {one.run_id: one for one in runs}
+    ended = [by_name[ending.run_id] for ending in found.endings]
+    assert not found.cancels
+    assert all(one.state is not RunState.RUNNING and not one.begun and not one.parked for one in ended)
+    left = [one for one in runs if one.counts(NOW, FOREVER) and one not in ended]
+    assert found.state is (RunState.QUEUED if left else RunState.PENDING)
+    for one in left:
+        assert one.begun or one.state is RunState.RUNNING
+
+
+def test_retries_without_end_give_way_to_another_run_and_no_others_do() -> None:
+    active = [RUNNING, PARKED, PARKED_LATER, QUEUED, PENDING]
+    ending = Ending("parked", RunState.FAILED, "superseded")
+    assert superseded(active, FOREVER) == (ending, ending)
+    assert superseded(active, Retry(1000, "1m")) == ()
+    assert superseded([RUNNING, QUEUED, PENDING, BACK], FOREVER) == ()
+
+
+def test_where_one_run_is_owed_a_slot_ends_what_waits_and_starts_in_its_place() -> None:
+    every_hour = Every("1h", start=at("00:00"))
+    plan = due(view("09:00", every_hour, run("PENDING", "09:00"), **ONCE), at("10:00"))
+    assert (told(plan), plan.endings) == (["10:00 PENDING"], (Ending("pending", RunState.SKIPPED, "coalesced"),))
+    plan = due(view("09:00", every_hour, run("PENDING", "09:00", parked=True), **ONCE), at("10:00"))
+    assert (told(plan), plan.endings) == (["10:00 PENDING"], (Ending("parked", RunState.FAILED, "superseded"),))
+
+
+def test_where_one_run_is_owed_a_recovery_run_ends_what_waits_too() -> None:
+    every_hour = Every("1h", start=at("00:00"))
+    waiting = run("PENDING", "06:00", is_recovery=True)
+    plan = due(view("06:00", every_hour, waiting, **ONCE), at("08:30"))
+    assert told(plan) == ["07:00 MISSED (missed)", "08:00 PENDING recovery"]
+    assert plan.endings == (Ending("pending", RunState.SKIPPED, "coalesced"),)
+    beside = due(view("06:00", every_hour, run("RUNNING", "06:00"), waiting, **ONCE), at("08:30"))
+    assert told(beside)[-1] == "08:00 QUEUED recovery"
+    several = ONCE | {"retry": Retry(3, "1m")}
+    plan = due(view("06:00", every_hour, waiting, **several), at("08:30"))
+    assert (told(plan)[-1], plan.endings) == ("08:00 QUEUED recovery", ())

@@ -78,3 +78,16 @@ def test_a_schedule_of_one_s_own_fires_when_it_says_and_is_kept_by_its_path(tmp_
     seconds = [datetime.strptime(at, "%H:%M:%S").second for at in re.findall(r"(\S+) is a prime second", said)]  # noqa: DTZ007 - a time of day
     assert seconds
     assert set(seconds) <= PRIMES
+
+
+def test_the_declarative_example_tells_what_happens_and_tries_again(tmp_path: Path) -> None:
+    said = played("declarative.py", "--seconds", "2.5", folder=tmp_path)
+    names = [line.split()[0] for line in said.splitlines()]
+    assert names[:3] == ["SchedulerInitializationStarted", "PollingStarted", "SchedulerInitializationCompleted"]
+    assert names[-4:] == ["SchedulerStopRequested", "PollingStopRequested", "PollingStopped", "SchedulerStopped"]
+    assert re.search(r"^TaskRunFailed +sync mails$", said, re.MULTILINE)
+    # A new minute may have begun meanwhile, and taken the retry's place.
+    assert re.search(r"^Task(RetryStarted|RetryPreempted) +sync mails$", said, re.MULTILINE)
+    assert "mails fetched" in said
+    assert "report: AwaitingRun, last success yes" in said
+    assert "yearly: AwaitingRun, last success never" in said

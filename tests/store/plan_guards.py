@@ -131,6 +131,12 @@ GUARDS = (
           scans="job_runs_active"),
     Guard("runs_to_reap", ("job_runs_active",), ("job_runs_active",), (("now", NOW), ("limit", BATCH)), sorts=True,
           scans="job_runs_active"),
+    Guard("hold_runs", ("job_runs_active",), ("job_runs_active",), (("jobs", _JOBS), ("waiting_for", "registration"))),
+    Guard("let_runs_go", ("job_runs_active", PRIMARY), ("job_runs_active", "job_runs_number", "task_runs_pkey"),
+          (("jobs", _JOBS), ("waiting_for", "registration"))),
+    Guard("move_active_runs", ("job_runs_active",), ("job_runs_active",), (("job", job(1)), ("version", 2))),
+    Guard("remember_runs", (ROWID, PRIMARY), ("job_runs_number", "task_attempts_pkey", "jobs_pkey"),
+          (("runs", _NUMBERS), ("namespace", "declarative")), sorts=True),
     Guard("load_versions", (PRIMARY,), ("job_versions_pkey",), (("wanted", json.dumps([[job, 1] for job in _JOBS])),)),
     Guard("list_runs", (ROWID,), ("job_runs_number",), (("before", RUNS // 2), ("state", None), ("limit", 100))),
     Guard("list_jobs", (BY_NAME,), ("jobs_job_name_key",),
@@ -167,9 +173,12 @@ def _value(column: str, number: int) -> Any:
 def faults_of_sqlite_plan(guard: Guard, steps: Sequence[str]) -> list[str]:
     """What is wrong with a plan, step by step as EXPLAIN QUERY PLAN words it; nothing where it is good."""
     faults = []
+    # What a statement has put together itself is as long as its batch.
+    made = {step.split()[1] for step in steps if step.startswith("MATERIALIZE ")}
     for before, step in zip(("", *steps), steps, strict=False):
         words = step.split()
-        may_scan = guard.scans is not None and f"USING INDEX {guard.scans}" in step
+        may_scan = step in {f"SCAN {name}" for name in made}
+        may_scan = may_scan or (guard.scans is not None and f"USING INDEX {guard.scans}" in step)
         if words[0] == "SCAN" and "VIRTUAL TABLE" not in step and _is_guarded(words[1]) and not may_scan:
             faults.append(f"reads from end to end: {step}")
         if words[0] == "SCAN" and "VIRTUAL TABLE" in step and before.startswith(("SEARCH ", "SCAN ")):

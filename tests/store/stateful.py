@@ -27,16 +27,16 @@ from tests.store.stateful_commands import (
     handlers,
     names,
     offsets,
+    registrations,
     right_words,
     specs,
     words,
 )
-from tests.store.stateful_difference import differences
+from tests.store.stateful_difference import Refused, answered, differences
 
 from horae.core.instant import floored
 from horae.core.job import JobSpec
 from horae.core.lifecycle import RUNS, AttemptState, JobState
-from horae.errors import Conflict, InvalidInput, NotFound
 from horae.store.port import (
     Admission,
     Admitted,
@@ -56,8 +56,6 @@ from horae.testing.model_store import ModelStore
 
 Opens = Callable[[ManualClock], Store | AbstractContextManager[Store]]
 Answer = TypeVar("Answer")
-EXPECTED = (NotFound, InvalidInput, Conflict)
-"""What a command may be refused with. Anything else that is raised is a fault of the store that raised it."""
 MOST = 1_000_000
 
 
@@ -111,14 +109,14 @@ class StoreComparison(RuleBasedStateMachine):
     def ask(self, question: Callable[[Store, Callable[[str], str]], Awaitable[Any]]) -> tuple[Any, Any]:
         """Both stores' answers, which are equal; both None where both refused. Run ids in questions are the model's."""
         answers = [
-            self.run(_answer(question(self.model, str))),
-            self.run(_answer(question(self.real, lambda run: self.to_real.get(run, run)))),
+            self.run(answered(question(self.model, str))),
+            self.run(answered(question(self.real, lambda run: self.to_real.get(run, run)))),
         ]
         for model, real in zip(_runs_in(answers[0]), _runs_in(answers[1]), strict=False):
             if model != real and model not in self.to_real and self._is_replay(model):
                 self.to_real[model], self.to_model[real] = real, model
         self.same("the answer", *answers)
-        return (None, None) if isinstance(answers[0], _Refused) else (answers[0], answers[1])
+        return (None, None) if isinstance(answers[0], Refused) else (answers[0], answers[1])
 
     def _is_replay(self, run_id: str) -> bool:
         return bool(self.run(self.model.history(run_id)).record.replay_of)
@@ -130,6 +128,7 @@ class StoreComparison(RuleBasedStateMachine):
     @invariant()
     def all_that_is_visible_is_equal(self) -> None:
         self.ask(lambda store, _: store.jobs(limit=MOST))
+        self.ask(lambda store, _: store.declared())
         runs, _ = self.ask(lambda store, _: store.runs(limit=MOST))
         now = {run.run_id: run for run in runs}
         changed = [run for run, record in now.items() if self.before.get(run) != record or run in self.touched]
@@ -148,12 +147,13 @@ class StoreComparison(RuleBasedStateMachine):
 
     # ---- definitions and operations ------------------------------------------------------------------------------
 
-    @initialize(first=some.tuples(specs("a"), specs("b"), specs("c")))
-    def a_pool_two_nodes_and_three_jobs(self, first: tuple[JobSpec, ...]) -> None:
+    @initialize(first=some.tuples(specs("a"), specs("b"), specs("c")), given=registrations)
+    def a_pool_two_nodes_three_jobs_and_some_tasks(self, first: tuple[JobSpec, ...], given: list[JobSpec]) -> None:
         self.ask(lambda store, _: store.set_pool("p", 1))
         self.join(None)
         self.join(None)
         self.ask(lambda store, _: store.define(first))
+        self.declare(given)
 
     @rule(
         given=some.lists(specs(), min_size=1, max_size=2),
@@ -164,6 +164,10 @@ class StoreComparison(RuleBasedStateMachine):
     def define(self, given: list[JobSpec], source: str, expected: int | None, defaults: dict[str, Any] | None) -> None:
         versions = {} if expected is None else {given[0].name: expected}
         self.ask(lambda store, _: store.define(given, source=source, expected=versions, defaults=defaults))
+
+    @rule(given=registrations)
+    def declare(self, given: list[JobSpec]) -> None:
+        self.ask(lambda store, _: store.declare(given))
 
     @rule(dropped=some.lists(names, min_size=1, max_size=2, unique=True), keep_history=some.booleans())
     def drop(self, dropped: list[str], keep_history: bool) -> None:
@@ -354,19 +358,6 @@ class StoreComparison(RuleBasedStateMachine):
     @rule(minutes=some.sampled_from((0, 10, 600)), limit=some.sampled_from((2, 5000)))
     def retain(self, minutes: int, limit: int) -> None:
         self.ask(lambda store, _: store.retain(timedelta(minutes=minutes), limit))
-
-
-class _Refused(NamedTuple):
-    """How a store said no."""
-
-    kind: type[Exception]
-
-
-async def _answer(asked: Awaitable[Any]) -> Any:
-    try:
-        return await asked
-    except EXPECTED as error:
-        return _Refused(type(error))
 
 
 async def _nodes(store: Store) -> list[NodeRecord]:

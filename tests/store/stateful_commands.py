@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as some
 
+from horae.core.declarative import HANDLER, declared_spec, task_name
 from horae.core.interval import Every
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import AttemptState, JobState
@@ -20,11 +21,17 @@ TASKS = ("one", "two", "three")
 KEYS = ("k1", "k2", "k3")
 STEPS = ("1s", "10s", "30s", "1m", "90s", "2m", "5m", "7m", "1h", "6h", "2d")
 
-names = some.sampled_from(NAMES)
+DECLARED = ("declarative:x", "declarative:y")
+"""Declarative tasks, which everything but definitions may be about too."""
+
+own_names = some.sampled_from(NAMES)
+names = some.sampled_from((*NAMES, *NAMES, *DECLARED))
 choices = some.integers(0, 5)
 """Picks one of what there is, by its remainder."""
 offsets = some.sampled_from((-3600, -90, -30, 0, 30, 61, 400, 3700)).map(lambda seconds: timedelta(seconds=seconds))
-handlers = some.sampled_from((None, None, frozenset(TASKS), frozenset({"one"}), frozenset({"one", "two"})))
+handlers = some.sampled_from(
+    (None, None, frozenset({*TASKS, HANDLER}), frozenset({"one", HANDLER}), frozenset({"one", "two"}))
+)
 schedules = some.one_of(
     some.sampled_from((MINUTELY, MINUTELY, Every("30s"), Cron("*/5 * * * *"), Every("7m"), None)),
     offsets.map(lambda offset: Once(BEGINNING + timedelta(hours=1) + offset)),
@@ -55,7 +62,7 @@ _STATES = (JobState.ENABLED,) * 5 + (JobState.PAUSED, JobState.DISABLED)
 @some.composite
 def specs(draw: some.DrawFn, called: str | None = None) -> JobSpec:
     """A job. It depends on earlier names only, most of the time: a cycle now and then is refused by both."""
-    name = draw(names) if called is None else called
+    name = draw(own_names) if called is None else called
     chosen = {"overlap", "retry", *draw(some.lists(some.sampled_from(sorted(policies)), max_size=4))}
     own = {"failure": "continue"} if draw(choices) == 5 else {}
     steps = tuple(
@@ -73,6 +80,20 @@ def specs(draw: some.DrawFn, called: str | None = None) -> JobSpec:
         state=JobState.ENABLED if called else draw(some.sampled_from(_STATES)),
         depends_on=tuple(draw(some.lists(some.sampled_from(earlier), max_size=1))) if earlier else (),
     )
+
+
+registrations = some.lists(
+    some.builds(
+        lambda name, cron, delay: declared_spec(task_name(name), cron, delay),
+        some.sampled_from(DECLARED),
+        some.sampled_from(("* * * * *", "* * * * *", "0,5,10,30 * * * *")).map(
+            lambda expr: Cron(expr, dialect="posix", fold="both")
+        ),
+        some.sampled_from((timedelta(0), timedelta(minutes=1))),
+    ),
+    max_size=3,
+)
+"""Of two tasks or three, and then one is there twice, which is refused."""
 
 
 class Word(NamedTuple):

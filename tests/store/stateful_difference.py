@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from horae.core import ids
+from horae.errors import Conflict, InvalidInput, NotFound
 from horae.store.port import Definition, History, Pulse
 
+EXPECTED = (NotFound, InvalidInput, Conflict)
+"""What a command may be refused with. Anything else that is raised is a fault of the store that raised it."""
 OWN = frozenset({"run_no", "lock_free", "task_run_id", "attempt_id"})
 """Each store's own affair, or derived from a run id that is random; the derived ones are checked apart."""
+
+
+class Refused(NamedTuple):
+    """How a store said no."""
+
+    kind: type[Exception]
+
+
+async def answered(asked: Awaitable[Any]) -> Any:
+    """What a store answers, or that it refused."""
+    try:
+        return await asked
+    except EXPECTED as error:
+        return Refused(type(error))
 
 
 def differences(model: Any, real: Any, path: str, names: Mapping[str, str]) -> list[str]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from horae.store.port import Store
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+from horae.core.declarative import Standing
+from horae.store.port import Capacity, Store
 from horae.testing.clock import ManualClock
+from horae.testing.contract_declaring import registered
 from horae.testing.model_store import ModelStore
 from horae.testing.store_contract import StoreContract
 
@@ -11,3 +17,26 @@ from horae.testing.store_contract import StoreContract
 class TestModelStore(StoreContract):
     def make_store(self, clock: ManualClock) -> Store:
         return ModelStore(clock)
+
+
+def test_declaring_takes_over_from_a_node_whose_lock_is_free() -> None:
+    """Other stores show it by closing a second connection, which the model has none of."""
+
+    async def scenario() -> None:
+        clock, node = ManualClock(), uuid4()
+        store = ModelStore(clock)
+        await store.join(node)
+        await store.declare((registered(),))
+        (claim,) = (await store.plan(start=Capacity(str(node), 1))).claims
+        clock.advance(timedelta(seconds=90))
+        await store.plan()
+        assert [run.state for run in await store.runs()] == ["QUEUED", "RUNNING"]
+        assert [each.standing for each in await store.declare((registered(),))] == [Standing.PRESERVED]
+        store.die(node)
+        assert [each.standing for each in await store.declare((registered(),))] == [Standing.ORPHANED]
+        queued, lost = await store.runs()
+        assert (queued.state, queued.reason) == ("SKIPPED", "coalesced")
+        assert (lost.run_id, lost.state, lost.not_before) == (claim.run_id, "PENDING", clock.now())
+        assert [each.state for each in await store.nodes()] == ["DEAD"]
+
+    asyncio.run(scenario())

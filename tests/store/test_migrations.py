@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,16 +12,24 @@ import pytest
 from tests.store.catalogs import Place, minutely, opened, sqlite_place
 from tests.store.databases import Databases
 
+from horae.core.declarative import declared_spec
 from horae.core.lifecycle import AttemptState, RunState
+from horae.core.schedule import Cron
 from horae.errors import NotACatalog, SchemaTooNew, SchemaTooOld, StoreError
 from horae.store.migrating import Migration, check_catalog, migrate, migrations
 from horae.store.port import Store
 from horae.store.records import AttemptEnd, Capacity, Settlement
+from horae.store.rows import milliseconds
 from horae.testing.clock import ManualClock
 
 NEXT = Migration(len(migrations("sqlite")) + 1, "notes", "CREATE TABLE sys.notes (note TEXT);\n-- min_reader: 1\n", 1)
 BREAKING = replace(NEXT, min_reader=NEXT.number)
-NAMES = ["catalog", "claims"]
+NAMES = ["catalog", "claims", "declared"]
+UNDONE = {
+    3: ["ALTER TABLE sys.jobs DROP COLUMN last_attempt_at", "ALTER TABLE sys.jobs DROP COLUMN last_success_at"],
+    2: ["ALTER TABLE sys.job_versions DROP COLUMN plain_start", "ALTER SEQUENCE sys.run_numbers INCREMENT BY 1"],
+}
+"""What takes a migration back, so that a catalog is as the release before left it."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -103,24 +112,27 @@ def test_a_reader_refuses_a_schema_whose_min_reader_is_above_it(empty: Place) ->
             asyncio.run(attempt)
 
 
-def test_jobs_of_a_catalog_from_before_the_second_migration_go_on_after_it(empty: Place) -> None:
+def set_back(place: Place, number: int) -> None:
+    """Takes the last migrations back, that one included."""
+    for each in range(len(NAMES), number - 1, -1):
+        for text in UNDONE[each]:
+            if place.kind == "postgres" or "SEQUENCE" not in text:
+                place.sql(text)
+        place.sql(f"DELETE FROM sys.schema_migrations WHERE number = {each}")
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_jobs_of_a_catalog_from_before_a_migration_go_on_after_it(empty: Place, number: int) -> None:
     clock, node = ManualClock(), uuid4()
 
     async def before(store: Store) -> None:
         await store.define([minutely()])
 
     asyncio.run(opened(empty, clock, before))
-    undone = [
-        "ALTER TABLE sys.job_versions DROP COLUMN plain_start",
-        "DELETE FROM sys.schema_migrations WHERE number = 2",
-    ]
-    if empty.kind == "postgres":
-        undone.append("ALTER SEQUENCE sys.run_numbers INCREMENT BY 1")
-    for text in undone:
-        empty.sql(text)
-    with pytest.raises(SchemaTooOld, match="0002_claims"):
+    set_back(empty, number)
+    with pytest.raises(SchemaTooOld, match=f"{number:04d}_{NAMES[number - 1]}"):
         asyncio.run(opened(empty, clock, nothing))
-    assert asyncio.run(migrated(empty)) == ["claims"]
+    assert asyncio.run(migrated(empty)) == NAMES[number - 1 :]
 
     async def after(store: Store) -> None:
         await store.join(node)
@@ -133,6 +145,32 @@ def test_jobs_of_a_catalog_from_before_the_second_migration_go_on_after_it(empty
         settled = await store.settle(node, [Settlement(each.run_id, each.run_no, each.fence, ends) for each in claims])
         assert [each.state for each in settled] == [RunState.COMPLETED, RunState.COMPLETED]
 
+    asyncio.run(opened(empty, clock, after))
+
+
+def test_what_ran_before_the_third_migration_is_remembered_after_it(empty: Place) -> None:
+    clock, node = ManualClock(), uuid4()
+    task = declared_spec("a", Cron("0 0 1 1 *", dialect="posix", fold="both"), timedelta(minutes=5))
+    known = (milliseconds(clock.now()),) * 2
+
+    async def before(store: Store) -> None:
+        await store.join(node)
+        await store.declare([task])
+        (claim,) = (await store.plan(start=Capacity(str(node), 1))).claims
+        end = AttemptEnd(0, 1, AttemptState.SUCCESS)
+        await store.settle(node, [Settlement(claim.run_id, claim.run_no, claim.fence, (end,))])
+
+    async def after(store: Store) -> None:
+        for _ in range(2):
+            (found,) = await store.declared()
+            assert (found.attempted_ms, found.succeeded_ms) == known
+            clock.advance("1d")
+            await store.retain(timedelta(hours=1))
+        assert await store.runs() == ()
+
+    asyncio.run(opened(empty, clock, before))
+    set_back(empty, 3)
+    asyncio.run(migrated(empty))
     asyncio.run(opened(empty, clock, after))
 
 
@@ -157,4 +195,7 @@ def test_the_text_of_applied_migrations_is_frozen() -> None:
     assert digests == FROZEN
 
 
-FROZEN = {"sqlite": ["a098dd91c6ca2fab", "ef0a01bcca3f9cc8"], "postgres": ["ab6d539c649ddc5c", "caffe142fbc874f2"]}
+FROZEN = {
+    "sqlite": ["a098dd91c6ca2fab", "ef0a01bcca3f9cc8", "2c575f1fece8694c"],
+    "postgres": ["ab6d539c649ddc5c", "caffe142fbc874f2", "270e1064ca706a58"],
+}

@@ -10,8 +10,9 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.store.stateful import machine_for
 
-from horae.core.lifecycle import RunState
-from horae.store.port import Settled, Settlement
+from horae.core.job import JobSpec
+from horae.core.lifecycle import JobState, RunState
+from horae.store.port import Declared, Settled, Settlement
 from horae.testing.model_store import ModelStore
 
 TestModelAgainstModel = machine_for(ModelStore, examples=20).TestCase
@@ -38,7 +39,17 @@ class Credulous(ModelStore):
         return await super().settle(node, said)
 
 
-@pytest.mark.parametrize("broken", [Forgetful, Credulous])
+class Sleepless(ModelStore):
+    """Lets tasks go on that are no longer registered."""
+
+    async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[Declared, ...]:
+        declared = await super().declare(specs, by=by)
+        for job in self.catalog.jobs.values():
+            job.state = JobState.ENABLED if job.asleep else job.state
+        return declared
+
+
+@pytest.mark.parametrize("broken", [Forgetful, Credulous, Sleepless])
 def test_a_store_that_forgets_a_rule_is_found_out(broken: type[ModelStore]) -> None:
     machine = machine_for(broken)
     found = settings(machine.TestCase.settings, phases=(Phase.generate,), max_examples=200)

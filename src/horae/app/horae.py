@@ -24,6 +24,7 @@ from horae.errors import Conflict, InvalidPolicy, StoreError, shown
 from horae.events import Stream
 from horae.logs import attach
 from horae.metrics import Metrics
+from horae.store.port import Store
 
 
 class Horae(Definitions):
@@ -133,10 +134,13 @@ class Horae(Definitions):
             shutdown=self.shutdown,
             host=host,
         )
-        await engine.start()
+        await engine.start(lambda: self.prepare(store))
         self.engine = engine
         self._phase = "running"
         return engine
+
+    async def prepare(self, store: Store) -> None:
+        """Done once the node has joined and before it begins; for apps of another kind."""
 
     async def shut(self) -> None:
         """Stops the engine, if it runs, and closes the store."""

@@ -70,14 +70,32 @@ async def ready(store: Catalog) -> None:
         await store.open()
 
 
+def _has_something(file: Path) -> bool:
+    return file.exists() and (not file.is_file() or file.stat().st_size > 0)
+
+
+async def open_present(url: str) -> Catalog:
+    """The open catalog behind a URL. Nothing is created: where there is none, StoreMissing is raised."""
+    store = make_store(url)
+    missing = StoreMissing(
+        f"There is no catalog at {shown(url)}", hint="Name another with --store, or create it: horae migrate."
+    )
+    if isinstance(store.driver, SqliteDriver) and not _has_something(Path(store.driver.path)):
+        raise missing  # opening it would create it
+    await store.driver.open()
+    try:
+        if await catalog_state(store.driver) is None:
+            raise missing
+        await store.open()
+    except BaseException:
+        await store.driver.close()
+        raise
+    return store
+
+
 async def examine_store(url: str) -> Examination:
     """What is wrong with the catalog behind a URL. Nothing is created: where there is none, that is raised."""
-    store = make_store(url)
-    if isinstance(store.driver, SqliteDriver) and not Path(store.driver.path).exists():
-        raise StoreMissing(
-            f"There is no catalog at {shown(url)}", hint="Name another with --store, or create it: horae migrate."
-        )
-    await store.open()
+    store = await open_present(url)
     try:
         return await examine(store)
     finally:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from horae.core.instant import aware
 from horae.core.job import Settings
 from horae.core.lifecycle import FAILURES, TASK_RUNS, AttemptState, RunState, TaskState, fold
 from horae.errors import IllegalTransition
+
+_BREATH = timedelta(seconds=1)
+"""What is tried without end is tried once a second at most, whatever its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ def settle(
             retry = settings.retry
             if retry.max_retries is None or failures <= retry.max_retries:
                 wait = retry.delay(failures - 1, attempt_id)
+                if retry.max_retries is None:
+                    wait = max(wait, _BREATH)
                 return TaskOutcome(TaskState.PENDING, moment + wait, f"retry {failures}")
             ended = TaskState.FAILED if outcome is AttemptState.FAILED else TaskState.TIMEOUT
             return TaskOutcome(ended, reason=f"gave up after {failures} attempts" if failures > 1 else None)

@@ -58,6 +58,7 @@ class FieldFault(Exception):
     """Why one field could not be read; the caller knows the expression it stood in and raises for it."""
 
 
+@lru_cache(maxsize=4096)
 def parse_field(text: str, shape: FieldShape, *, extended: bool) -> int:
     """The set of values `text` names as a bit mask (bit n for value n). Raises FieldFault with the reason."""
     if text == "*":
@@ -168,7 +169,8 @@ class CronTable:
     @property
     def meaning(self) -> tuple[object, ...]:
         """Equal for two expressions exactly when they match the same wall minutes."""
-        return (self.minute_mask, self.year_masks)
+        # As bytes: hashes of large numbers are remainders, which many masks share.
+        return (self.minute_mask.to_bytes(180, "little"), self.year_masks)
 
     def next_minute(self, minute: int) -> int | None:
         """The first matching wall minute after `minute`, or None when the calendar ends first."""
@@ -247,7 +249,7 @@ def compile_cron(expression: str, dialect: str = "extended") -> CronTable:
         weekdays=weekdays,
         either_day=either_day,
         hourly=texts[1] == "*" or (texts[1].startswith("*/") and "," not in texts[1]),
-        minute_mask=sum(minutes << (hour * 60) for hour in range(24) if hours >> hour & 1),
+        minute_mask=_minute_mask(minutes, hours),
         year_masks=year_masks,
     )
 
@@ -271,6 +273,12 @@ def _split(expression: str, *, extended: bool) -> list[str]:
     return texts
 
 
+@lru_cache(maxsize=4096)
+def _minute_mask(minutes: int, hours: int) -> int:
+    return sum(minutes << (hour * 60) for hour in range(24) if hours >> hour & 1)
+
+
+@lru_cache(maxsize=4096)
 def _year_masks(days: int, months: int, weekdays: int, *, either_day: bool) -> tuple[int, ...]:
     """The matching days of each shape of year, bit 0 for January 1: even shapes are common years, odd ones leap."""
     by_date = [0, 0]

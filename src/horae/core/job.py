@@ -60,6 +60,12 @@ class Settings:
     max_concurrent: int | None = None
     on_completion: str = "preserve"
 
+    @property
+    def owes_once(self) -> bool:
+        """Whether one run settles everything that came due before it: the latest slot stands for those that have not
+        started, and ends a retry that waits. The declarative scheduler's tasks are of this kind."""
+        return self.retry.max_retries is None and self.overlap == "coalesce" and self.recovery == "last"
+
     def to_dict(self) -> dict[str, Any]:
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
@@ -205,6 +211,17 @@ class JobSpec:
                 raise InvalidDefinition(f"Job {shown(self.name)} has two tasks called {shown(task.name)}")
             names.add(task.name)
 
+    def like(self, name: str, tasks: tuple[TaskSpec, ...], schedule: Schedule) -> JobSpec:
+        """This job under another name, with other tasks and another schedule; all else is the same objects, and not
+        checked again. For those who define very many that differ in nothing else."""
+        made = object.__new__(JobSpec)
+        for field_name in _FIELDS:
+            object.__setattr__(made, field_name, getattr(self, field_name))
+        object.__setattr__(made, "name", ids.checked_name(name))
+        object.__setattr__(made, "tasks", tasks)
+        object.__setattr__(made, "schedule", schedule)
+        return made
+
     @property
     def uuid(self) -> UUID:
         return ids.job_uuid(self.name)
@@ -241,6 +258,9 @@ class JobSpec:
         values.setdefault("schedule", None)
         values["tasks"] = tuple(TaskSpec.from_dict(task) for task in values.get("tasks", ()))
         return cls(**values)
+
+
+_FIELDS = tuple(each.name for each in fields(JobSpec))
 
 
 def _known(data: Mapping[str, Any], cls: type[TaskSpec | JobSpec]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from horae.core.duration import parse_duration
 from horae.core.instant import aware, rfc3339
 from horae.core.job import Settings
 from horae.core.lifecycle import JobState, RunState
-from horae.core.overlap import ActiveRun, Ending, Overlapping, judge_overlap
+from horae.core.overlap import ActiveRun, Ending, Overlapping, judge_overlap, superseded
 from horae.core.policy import Bounded
 from horae.core.schedule import Schedule
 from horae.core.slot import Birth, JobView, Plan, Slot, deadline_passed, decided_slot
@@ -209,7 +209,10 @@ class _Planner:
         if self._settled_without_running(slot):
             return
         self._supersede()
-        waits = any(run.counts(self.now, self.job.settings.retry) for run in self.active)
+        if self.job.settings.owes_once:
+            waits = self._judge(slot.nominal).state is RunState.QUEUED
+        else:
+            waits = any(run.counts(self.now, self.job.settings.retry) for run in self.active)
         self._add(
             Birth(
                 slot.nominal,
@@ -241,7 +244,9 @@ class _Planner:
         """The verdict on the run of `slot`, with its effects on the runs before it carried out."""
         settings = self.job.settings
         while True:
-            verdict = judge_overlap(settings.overlap, self.active, self.now, settings.retry, slot)
+            verdict = judge_overlap(
+                settings.overlap, self.active, self.now, settings.retry, slot, once=settings.owes_once
+            )
             unborn = [run for run in verdict.cancels if run.startswith(_UNBORN)]
             if not unborn:
                 break
@@ -275,10 +280,10 @@ class _Planner:
 
     def _supersede(self) -> None:
         """A retry that goes on until the next occurrence ends where that occurrence is born."""
-        if self.job.settings.retry.max_retries is not None:
-            return
-        self.endings += [Ending(run.run_id, RunState.FAILED, "superseded") for run in self.active if run.parked]
-        self.active = [run for run in self.active if not run.parked]
+        endings = superseded(self.active, self.job.settings.retry)
+        if endings:
+            self.endings += endings
+            self.active = [run for run in self.active if not run.parked]
 
     def _add(self, birth: Birth) -> None:
         self.births.append(birth)

@@ -10,7 +10,8 @@ counts too, unless retries go on until the next occurrence: then that occurrence
     replace    it waits, the running one is asked to stop, and the ones that waited before it are SKIPPED
 
 Recovery runs stand in line whatever the policy says: one that has not started is never skipped or stopped for a newer
-run.
+run. Only where a job owes one run however many slots have passed does the newest slot take the place of everything that
+has not started.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class ActiveRun:
     """A run of the job that has not ended. `parked`: it waits for a retry.
 
     `judged`: it is PENDING because somebody looked at its overlap when its time had come, by a clock that may be ahead
-    of ours; nobody will look again. A PENDING run that is not waits for its time in a window.
+    of ours; nobody will look again. A PENDING run that is not waits for its time in a window. `begun`: it started once,
+    and was handed back or lost.
     """
 
     run_id: str
@@ -38,6 +40,7 @@ class ActiveRun:
     parked: bool = False
     is_recovery: bool = False
     judged: bool = False
+    begun: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", RunState(self.state))
@@ -74,9 +77,17 @@ class Overlapping:
 
 
 def judge_overlap(
-    policy: Overlap, active: Sequence[ActiveRun], now: datetime, retry: Retry, slot: datetime | None = None
+    policy: Overlap,
+    active: Sequence[ActiveRun],
+    now: datetime,
+    retry: Retry,
+    slot: datetime | None = None,
+    *,
+    once: bool = False,
 ) -> Overlapping:
     """The verdict on the run of `slot` that is due at `now`; `active` are the job's other runs, read under its lock.
+
+    `once`: the job owes one run however many slots have passed (`Settings.owes_once`).
 
     Runs of later slots that only wait do not count: of two windowed runs that come due together, the older goes first.
     One that has been judged and may start any moment does, whatever its slot: nobody will look at it again.
@@ -92,10 +103,21 @@ def judge_overlap(
             return Overlapping(RunState.SKIPPED, "queue full")
         return Overlapping(RunState.QUEUED)
     reason = "coalesced" if policy == "coalesce" else "replaced"
+    if once and policy == "coalesce":
+        waiting = [run for run in others if run.state is not RunState.RUNNING and not run.begun]
+        endings = tuple(Ending(run.run_id, RunState.SKIPPED, reason) for run in waiting)
+        return Overlapping(RunState.PENDING if len(waiting) == len(others) else RunState.QUEUED, None, endings)
     endings = tuple(Ending(run.run_id, RunState.SKIPPED, reason) for run in queued if not run.is_recovery)
     stopped = [run for run in others if run.state is RunState.RUNNING or (run not in queued and not run.is_recovery)]
     cancels = () if policy == "coalesce" else tuple(run.run_id for run in stopped)
     return Overlapping(RunState.QUEUED, None, endings, cancels)
+
+
+def superseded(active: Sequence[ActiveRun], retry: Retry) -> tuple[Ending, ...]:
+    """The retries that wait and end because another run of the job is to start."""
+    if retry.max_retries is not None:
+        return ()
+    return tuple(Ending(run.run_id, RunState.FAILED, "superseded") for run in active if run.parked)
 
 
 def hand_over(active: Sequence[ActiveRun], now: datetime, retry: Retry) -> str | None:

@@ -207,7 +207,7 @@ class Dispatcher(Part):
         tasks = run.claim.definition.spec.tasks
         for start in run.claim.starts:
             task = tasks[start.position]
-            handler = self._registry.get(task.handler or task.name)
+            handler = self._registry.resolve(run.job_name, task)
             if handler is not None and handler.takes_run:
                 return True
         return bool(first_time(run.claim) and self._caller.hooks.starting(run.job_name))
@@ -274,6 +274,8 @@ class Dispatcher(Part):
                     strategy,
                 )
             )
+        if self._is_refused(run):
+            run.released = True
         if run.released or run.stop is not None or not claim.starts:
             # Asked to stop, or handed back, before anything began; or nothing of it is due yet, and the store parks it.
             self.completer.ended(run)
@@ -283,6 +285,13 @@ class Dispatcher(Part):
             self._runner.start(run, start)
         if claim.wake_ms is not None:
             self.completer.come_back(run, claim.wake_at)
+
+    def _is_refused(self, run: LiveRun) -> bool:
+        definition = run.claim.definition.spec
+        return any(
+            self._registry.resolve(definition.name, definition.tasks[start.position]) is None
+            for start in run.claim.starts
+        ) and self._registry.refuse(definition.name)
 
     async def claims_over(self) -> None:
         """Returns when nothing is being claimed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from uuid import uuid4
@@ -32,6 +32,8 @@ from horae.version import __version__
 
 FORCE_AFTER = 5.0
 """Seconds between asking tasks to stop and going without them."""
+SETTLING = 30.0
+"""Seconds a node that stops waits for a catalog that cannot be reached to take down what has ended."""
 TOLD_AGAIN = 0.5
 """Seconds after which a loop that was told to end, and has not, is told again."""
 MOST_TOLD = 1000
@@ -104,11 +106,15 @@ class Engine:
 
     # ---- starting ----------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Joins and begins to work. Raises NodeNameTaken, or what the store raises; nothing is left behind then."""
+    async def start(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Joins, does what is to be `prepare`d, and begins to work. Raises NodeNameTaken, or what the store or the
+        preparation raises; nothing is left behind then."""
         await self._join()
         try:
             totals = await repeated(self._store.totals)
+            if prepare is not None:
+                # Last: whatever fails before it, nothing of it was done.
+                await prepare()
         except BaseException:
             with suppress(StoreError):
                 await self._store.leave(self.node)
@@ -217,9 +223,18 @@ class Engine:
         return len(cut)
 
     async def _at_rest(self, until: float) -> None:
-        """Until nothing is under way and every end is in the catalog: settling one task may begin the next."""
-        while (self.ledger.working or self.ledger.runs) and not self._forced.is_set() and self._loop.time() < until:
-            await self._progress.wait(until)
+        """Until nothing is under way and every end is in the catalog: settling one task may begin the next.
+
+        What a catalog that is away cannot take down is not waited for longer than SETTLING.
+        """
+        idle: float | None = None
+        while (self.ledger.working or self.ledger.runs) and not self._forced.is_set():
+            now = self._loop.time()
+            idle = None if self.ledger.working else now if idle is None else idle
+            limit = until if idle is None else min(until, idle + SETTLING)
+            if now >= limit:
+                return
+            await self._progress.wait(limit)
 
     async def _leave(self) -> None:
         await self._store.leave(self.node)

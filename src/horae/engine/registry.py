@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from horae.core.ids import checked_name
+from horae.core.job import TaskSpec
 from horae.errors import InvalidDefinition, shown
 
 
@@ -86,6 +87,14 @@ class Registry:
 
     def get(self, name: str) -> Handler | None:
         return self._handlers.get(name)
+
+    def resolve(self, job: str, task: TaskSpec) -> Handler | None:
+        """What does the work of a job's task on this node."""
+        return self._handlers.get(task.handler or task.name)
+
+    def refuse(self, job: str) -> bool:
+        """Whether a run without its callable here is to be handed back; else its attempt fails, saying so."""
+        return False
 
     @property
     def names(self) -> frozenset[str]:

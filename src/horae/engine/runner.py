@@ -76,7 +76,7 @@ class Runner(Part):
             self._stream.emit(AttemptStarted(run.run_id, definition.spec.name, task.name, start.number))
         if expires is not None:
             self._watch.at(expires)
-        handler = self._registry.get(task.handler or task.name)
+        handler = self._registry.resolve(definition.spec.name, task)
         if handler is None:
             self._missing(attempt, task.handler or task.name)
         elif settings.isolation == "process":

@@ -9,10 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from horae.core.custom import Schedules
+from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.errors import InvalidDefinition, shown
-from horae.store import dispatching, keeping, operating, reading
+from horae.store import declaring, dispatching, keeping, operating, reading
 from horae.store.defining import Definer
 from horae.store.definitions import Compiled, DefinitionCache, check_batch
 from horae.store.driver import Driver, KeyTaken
@@ -126,6 +127,20 @@ class Catalog:
             answers = await definer.define(specs)
         self._unplannable.clear()
         return answers
+
+    async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[Declared, ...]:
+        nodes = [each for each in await self.nodes() if each.state != "ALIVE" or each.lock_free]
+        gone = [each.node for each in nodes]
+        # Where a free lock may only mean a connection that was lost, the keeper looks longer before it takes over.
+        dead = [] if self.lock_grace else [(each.node, each.counter) for each in nodes if each.state == "ALIVE"]
+        async with self._work() as work:
+            answers = await declaring.Declarer(work, by=by, unplannable=self._unplannable).declare(specs, gone, dead)
+        self._unplannable.clear()
+        return answers
+
+    async def declared(self) -> tuple[DeclaredTask, ...]:
+        async with self._work(write=False) as work:
+            return await declaring.declared(work)
 
     async def drop(self, names: Sequence[str], *, keep_history: bool = False, by: str = "local") -> int:
         async with self._work() as work:

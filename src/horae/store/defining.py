@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any
+from uuid import UUID
 
 from horae.core import ids
 from horae.core.dependency import check_graph
@@ -371,7 +372,7 @@ class Definer:
 
 
 def _task_rows(job_uuid: str, definition: Definition) -> list[tuple[Any, ...]]:
-    job = ids.job_uuid(definition.spec.name)
+    job = UUID(job_uuid)
     return [
         (
             job_uuid, str(ids.task_uuid(job, task.name)), task.name, position, task.kind, task.handler,

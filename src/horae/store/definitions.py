@@ -9,7 +9,7 @@ from typing import Any
 
 from horae.core import ids
 from horae.core.custom import Schedules, loaded
-from horae.core.job import JobSpec, effective, parse_settings
+from horae.core.job import JobSpec, Settings, effective, parse_settings
 from horae.core.progress import first_starts
 from horae.core.schedule import Once
 from horae.errors import InvalidDefinition, shown
@@ -22,7 +22,7 @@ MOST_CACHED = 200_000
 
 def build(spec: JobSpec, version: int, defaults: Mapping[str, Any]) -> Definition:
     """A definition with its effective settings: scheduler, then job, then task."""
-    settings = effective(defaults, spec.settings)
+    settings = _effective(defaults, spec.settings)
     tasks = tuple(
         effective(defaults, spec.settings, task.settings) if task.settings else settings for task in spec.tasks
     )
@@ -40,6 +40,24 @@ def check_batch(specs: Sequence[JobSpec]) -> None:
         if not spec.tasks:
             raise InvalidDefinition(f"Job {shown(spec.name)} has no task", hint="Give it at least one.")
         payload_text(spec.name, spec.payload)
+
+
+class _Latest:
+    """The settings worked out last, and of what: of many jobs defined together, most have the very same ones."""
+
+    def __init__(self) -> None:
+        self.given: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+        self.settings = effective()
+
+
+_latest = _Latest()
+
+
+def _effective(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:
+    if defaults is not _latest.given[0] or settings is not _latest.given[1]:
+        _latest.settings = effective(defaults, settings)
+        _latest.given = (defaults, settings)
+    return _latest.settings
 
 
 class Compiled:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from horae.core import ids
+from horae.core.declarative import DORMANT
 from horae.core.dependency import dependency_window, judge
-from horae.core.lifecycle import RunState
-from horae.core.overlap import hand_over
+from horae.core.lifecycle import JobState, RunState
+from horae.core.overlap import hand_over, superseded
 from horae.core.schedule import Once
 from horae.core.slot import deadline_passed
 from horae.store.definitions import Compiled
@@ -24,7 +25,8 @@ from horae.store.work import Active, Work
 async def after_endings(work: Work, job_uuids: Sequence[str], *, once: bool = True) -> int:
     """Hands over for each job a run of which ended; returns how many runs and jobs that moved.
 
-    `once=False` leaves Once jobs that are done to the caller.
+    Where a job sleeps, nothing of it is handed to anybody: what waits, waits for its registration. `once=False` leaves
+    Once jobs that are done to the caller.
     """
     moved = 0
     pending = list(dict.fromkeys(job_uuids))
@@ -32,8 +34,13 @@ async def after_endings(work: Work, job_uuids: Sequence[str], *, once: bool = Tr
         batch, pending = pending, []
         jobs = await work.lock_jobs(uuids=batch)
         active = await work.active(batch)
+        asleep = sorted(job.uuid for job in jobs.values() if job.asleep)
+        if asleep:
+            await work.transaction.rows("hold_runs", jobs=asleep, waiting_for=DORMANT)
         for job_uuid in batch:
-            if job_uuid in active:
+            if job_uuid in active and job_uuid in jobs and job_uuid not in asleep:
+                give_up_retries(work, jobs[job_uuid], active[job_uuid])
+            if job_uuid in active and job_uuid not in asleep:
                 moved += await _next_in_line(work, job_uuid, jobs.get(job_uuid), active[job_uuid])
         freed, pending = await judge_dependents(work, batch)
         moved += freed + len(pending)
@@ -43,6 +50,14 @@ async def after_endings(work: Work, job_uuids: Sequence[str], *, once: bool = Tr
     if moved:
         work.transaction.wake()
     return moved
+
+
+def give_up_retries(work: Work, job: JobRow, active: Active) -> None:
+    """Ends the retries without end of a job that is paused or disabled: no next occurrence would ever end them."""
+    if JobState(job.state) is JobState.ENABLED:
+        return
+    for ending in superseded([run for _, run, _ in active.values()], work.definition(job).settings.retry):
+        work.end_unstarted(active.pop(ending.run_id)[0], ending.state, job.state.lower())
 
 
 async def _next_in_line(work: Work, job_uuid: str, job: JobRow | None, active: Active) -> int:
@@ -62,6 +77,8 @@ async def _next_in_line(work: Work, job_uuid: str, job: JobRow | None, active: A
         row = rows[number]
         own = await work.cache.one(work.transaction, job_uuid, row.version)
         moved += 1
+        for ending in superseded([other for _, other, _ in active.values()], compiled.settings.retry):
+            work.end_unstarted(active.pop(ending.run_id)[0], ending.state, ending.reason)
         if row.started_at is None and deadline_passed(run.chosen_time, own.settings.deadline, work.moment):
             work.end_unstarted(number, RunState.MISSED, "deadline")
             continue

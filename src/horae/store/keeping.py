@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from horae.core import ids
-from horae.core.lifecycle import RunState
+from horae.core.declarative import Standing, owed_after
+from horae.core.lifecycle import JobState, RunState
 from horae.errors import NodeNameTaken, shown
 from horae.store.dispatching import task_progress
 from horae.store.handover import after_endings, finish_once_jobs, judge_dependents
 from horae.store.operating import forget_runs
+from horae.store.planning import look_ahead
 from horae.store.records import NodeRecord, Pulse, Settlement
-from horae.store.rows import JobRow, length, moment, optional_json, to_json
+from horae.store.rows import JobRow, length, milliseconds, moment, optional_json, to_json
 from horae.store.settling import Settler
 from horae.store.work import RunRow, Work
 
@@ -78,13 +80,46 @@ async def take_over(work: Work, dead: str, counter: int) -> int:
     tasks = await task_progress(work, numbers)
     settler = Settler(work, dead)
     taken = 0
+    again: set[str] = set()
     for run in runs.values():
         if run.state == "RUNNING" and run.owner == dead:
-            settler.lost(run, work.cache[run.job_uuid, run.version], tasks.get(run.run_no, []))
+            answer = settler.lost(run, work.cache[run.job_uuid, run.version], tasks.get(run.run_no, []))
             taken += 1
+            if answer.state is RunState.PENDING:
+                again.add(run.job_uuid)
     await settler.finish()
+    if again:
+        await _let_stand_for_all(work, sorted(again))
     work.transaction.wake()
     return taken
+
+
+async def _let_stand_for_all(work: Work, again: Sequence[str]) -> None:
+    """Where a job owes one run however many slots have passed, the one that is started again is that one."""
+    jobs = await work.lock_jobs(uuids=again)
+    owing = [job for job in jobs.values() if work.definition(job).settings.owes_once]
+    for job in owing:
+        if JobState(job.state) is JobState.ENABLED:
+            cursor = owed_after(Standing.ORPHANED, moment(job.planned_until), None, work.moment)
+            job.planned_until = milliseconds(cursor)
+            look_ahead(work, job)
+            work.write("save_jobs", job.saved())
+    await coalesce_unstarted(work, [job.uuid for job in owing])
+
+
+async def coalesce_unstarted(work: Work, job_uuids: Sequence[str]) -> None:
+    """Ends what these jobs have in line and never began: a run of theirs that was cut off is started again instead."""
+    if not job_uuids:
+        return
+    ended = []
+    for job_uuid, active in (await work.active(job_uuids)).items():
+        for number, run, _ in active.values():
+            if run.state is not RunState.RUNNING and not run.begun:
+                work.end_unstarted(number, RunState.SKIPPED, "coalesced")
+                ended.append(job_uuid)
+    await work.flush()
+    if ended:
+        await after_endings(work, ended)
 
 
 async def reap(work: Work, limit: int) -> int:

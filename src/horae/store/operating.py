@@ -10,10 +10,11 @@ from typing import Any
 from uuid import uuid4
 
 from horae.core import ids
+from horae.core.declarative import NAMESPACE
 from horae.core.instant import aware
 from horae.core.lifecycle import JobState, RunState
-from horae.core.overlap import judge_overlap
-from horae.errors import InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
+from horae.core.overlap import Overlapping, judge_overlap, superseded
+from horae.errors import Conflict, InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
 from horae.store.handover import after_endings, bury
 from horae.store.planning import Planner, look_ahead, plan_owed
 from horae.store.records import Admission, Admitted, Origin
@@ -40,6 +41,13 @@ def run_not_found(run_id: str) -> RunNotFound:
     )
 
 
+def not_registered(name: str) -> Conflict:
+    return Conflict(
+        f"{shown(name)} is a task that no scheduler registers: nobody could run it",
+        hint="Give it to initialize() again.",
+    )
+
+
 async def locked_job(work: Work, name: str) -> JobRow:
     """The job's row, locked; raises JobNotFound."""
     jobs = await work.lock_jobs(names=[name])
@@ -52,6 +60,8 @@ async def set_state(
     work: Work, name: str, state: JobState, until: datetime | None, note: str | None, by: str, unplannable: set[str]
 ) -> None:
     job = await locked_job(work, name)
+    if job.asleep and state is not JobState.DISABLED:
+        raise not_registered(name)
     await change_state(work, job, state, until, note, unplannable)
     work.audit("JOB_MODIFIED", job.uuid, None, by, "OK", name=name, state=str(state), note=note)
     work.transaction.wake()
@@ -72,6 +82,8 @@ async def change_state(
     job.updated_at = work.now
     look_ahead(work, job)
     work.write("save_jobs", job.saved())
+    if state is not JobState.ENABLED and work.definition(job).settings.retry.max_retries is None:
+        await after_endings(work, [job.uuid], once=False)
 
 
 async def reschedule(work: Work, name: str, at: datetime, by: str, unplannable: set[str]) -> datetime:
@@ -131,6 +143,7 @@ async def forget_history(work: Work, job_uuids: Sequence[str]) -> None:
 
 async def forget_runs(work: Work, numbers: Sequence[int]) -> None:
     """Deletes runs with all that hangs on them."""
+    await work.transaction.rows("remember_runs", runs=list(numbers), namespace=NAMESPACE)
     for statement in ("forget_output", "forget_windows", "forget_attempts", "forget_tasks", "forget_runs"):
         await work.transaction.rows(statement, runs=list(numbers))
 
@@ -203,6 +216,8 @@ class Admitter:
                 return Admitted(ids.RUN + known[0][0], RunState(known[0][1]), fresh=False)
         state, reason = await self._judge(job, request)
         number = await self._insert(job, request, uuid, key, state, reason, scheduled, payload, replayed, only)
+        if job.asleep:
+            await after_endings(work, [job.uuid])
         # The run it replaces may have ended just now, and then it is this one's turn already.
         await self.planner.finish()
         state = RunState((await work.lock_runs([number]))[number].state)
@@ -211,12 +226,16 @@ class Admitter:
     async def _judge(self, job: JobRow, request: Admission) -> tuple[RunState, str | None]:
         work, settings = self.work, self.work.definition(job).settings
         active = (await work.active([job.uuid])).get(job.uuid, {})
+        retries = superseded([run for _, run, _ in active.values()], settings.retry)
+        self.planner.carry_out(job, active, Overlapping(RunState.PENDING, endings=retries))
+        for ending in retries:
+            del active[ending.run_id]
         others = [run for _, run, _ in active.values()]
         if request.origin is not Origin.TRIGGER:
             counts = settings.overlap != "allow" and any(run.counts(work.moment, settings.retry) for run in others)
             reason = request.reason if request.origin is Origin.REPLAY else None
             return (RunState.QUEUED if counts else RunState.PENDING), reason
-        verdict = judge_overlap(settings.overlap, others, work.moment, settings.retry)
+        verdict = judge_overlap(settings.overlap, others, work.moment, settings.retry, once=settings.owes_once)
         self.planner.carry_out(job, active, verdict)
         await work.flush()
         return verdict.state, verdict.reason

@@ -178,6 +178,8 @@ class Planner:
             job.wake_at = job.next_run_time = None
             work.write("save_jobs", job.saved())
             return
+        if compiled.settings.retry.max_retries is None:
+            active = await self._held_still(job, active)
         view = job_view(job, compiled.definition, tuple(run for _, run, _ in active.values()))
         try:
             plan = due(view, work.moment, limit=limit)
@@ -186,6 +188,17 @@ class Planner:
             self.unplannable.add(job.uuid)
             return
         await self.apply(job, compiled, plan, active)
+
+    async def _held_still(self, job: JobRow, active: Active) -> Active:
+        """The job's runs, with those locked that wait: a new slot may end them, and another node must not start them
+        meanwhile. Claims take no more than a run's own lock."""
+        waiting = [number for number, run, _ in active.values() if run.state is RunState.PENDING]
+        if not waiting:
+            return active
+        rows = await self.work.lock_runs(waiting)
+        if all(row.state == "PENDING" for row in rows.values()):
+            return active
+        return (await self.work.active([job.uuid])).get(job.uuid, {})
 
     async def apply(self, job: JobRow, compiled: Compiled, plan: Plan, active: Active) -> None:
         """Writes a plan: endings and cancels first, then births, then the job's cursors."""
@@ -296,7 +309,9 @@ class Planner:
         compiled = work.definition(job)
         others = [each for other, each, _ in active.values() if other != number]
         settings = compiled.settings
-        verdict: Overlapping = judge_overlap(settings.overlap, others, work.moment, settings.retry, run.scheduled_time)
+        verdict: Overlapping = judge_overlap(
+            settings.overlap, others, work.moment, settings.retry, run.scheduled_time, once=settings.owes_once
+        )
         self.carry_out(job, active, verdict)
         if verdict.state is RunState.QUEUED:
             work.write("queue_runs", (number,))

@@ -32,6 +32,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.store.records import (
@@ -66,6 +67,8 @@ __all__ = [
     "AttemptEnd",
     "Capacity",
     "Claim",
+    "Declared",
+    "DeclaredTask",
     "Defined",
     "Definition",
     "Dispatched",
@@ -175,6 +178,19 @@ class Store(Protocol):
         name twice), DependencyCycle.
         """
 
+    async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[Declared, ...]:
+        """Makes `specs` (from `core.declarative.declared_spec`) the declarative tasks of the catalog, all or nothing.
+
+        Says of each what it is, in the order given, then of those no longer registered, which are put to sleep:
+        disabled, and what they have not finished is kept. Commits together: jobs, versions, cursors
+        (`core.declarative.owed_after`), and the runs of nodes that are gone, which are to be started again. What was
+        under way goes on under the new version. A job that a person paused or disabled stays so. Raises
+        NamespaceConflict and InvalidDefinition, as `define`.
+        """
+
+    async def declared(self) -> tuple[DeclaredTask, ...]:
+        """Every declarative task the catalog has, registered or asleep, by name."""
+
     async def drop(self, names: Sequence[str], *, keep_history: bool = False, by: str = "local") -> int:
         """Removes jobs and leaves tombstones with their cursors; returns how many there were.
 
@@ -188,7 +204,8 @@ class Store(Protocol):
     ) -> None:
         """ENABLED, PAUSED (perhaps `until` a time, with a note) or DISABLED.
 
-        What is owed under the old state is planned first; enabling a disabled job starts from now. Raises JobNotFound.
+        What is owed under the old state is planned first; enabling a disabled job starts from now. Raises JobNotFound,
+        and Conflict for a declarative task that sleeps and is not to be DISABLED: nobody could run it.
         """
 
     async def reschedule(self, name: str, at: datetime, *, by: str = "local") -> datetime:

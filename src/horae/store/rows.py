@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from horae.core import ids
+from horae.core.declarative import SLEEPING_NOTES, state_before_sleep
 from horae.core.duration import format_duration, parse_duration
 from horae.core.instant import EPOCH, rfc3339
 from horae.core.interval import Every, Iso8601
@@ -188,11 +189,11 @@ def _schedule_kind(schedule: Schedule | None) -> str:
 
 
 def active_run(row: Row) -> ActiveRun:
-    """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery."""
-    uuid, state, scheduled, chosen, waiting_for, is_recovery = row
+    """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery, whether it started once."""
+    uuid, state, scheduled, chosen, waiting_for, is_recovery, begun = row
     parked, judged = waiting_for == "retry", state == "PENDING" and waiting_for != "window"
     at = moment(scheduled), moment(chosen)
-    return ActiveRun(ids.RUN + uuid, RunState(state), *at, parked, bool(is_recovery), judged)
+    return ActiveRun(ids.RUN + uuid, RunState(state), *at, parked, bool(is_recovery), judged, bool(begun))
 
 
 def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...]) -> JobView:
@@ -260,6 +261,21 @@ class JobRow:
             self.updated_at,
             self.registered,
         ) = row
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it is a declarative task that is no longer registered."""
+        return state_before_sleep(self.state, self.pause_note) is not None
+
+    def fall_asleep(self) -> None:
+        self.pause_note = SLEEPING_NOTES[JobState(self.state)]
+        self.state = "DISABLED"
+        self.wake_at = self.next_run_time = None
+
+    def wake_up(self) -> None:
+        """As it was before it fell asleep."""
+        self.state = str(state_before_sleep(self.state, self.pause_note) or self.state)
+        self.pause_note = None
 
     def saved(self) -> tuple[Any, ...]:
         """In the order of the statement `save_jobs`."""

@@ -209,14 +209,14 @@ class Settler:
         self._park(run, self.work.now, None)
         return answer._replace(state=RunState.PENDING)
 
-    def lost(self, run: RunRow, compiled: Compiled, tasks: list[TaskProgress]) -> None:
+    def lost(self, run: RunRow, compiled: Compiled, tasks: list[TaskProgress]) -> Settled:
         """Takes a run from a node that is gone: its attempts are LOST, and core says whether it may be tried again."""
         ends = [
             Ended(task.position, task.attempts, AttemptState.LOST) for task in tasks if task.state is TaskState.RUNNING
         ]
         stop = run.cancel_reason if run.cancel_requested_at is not None else None
         step = self._advance(run, compiled, tasks, ends, stop=stop, start=False)
-        self.apply(run, step, lost=True)
+        return self.apply(run, step, lost=True)
 
     def _end(self, run: RunRow, state: RunState, reason: str | None, told: Sequence[AttemptEnd]) -> None:
         failed = next((end for end in told if end.state in ("FAILED", "TIMEOUT")), None)

@@ -35,6 +35,16 @@ def define(
     expected: Mapping[str, int] | None,
 ) -> tuple[Defined, ...]:
     level = parse_settings(defaults or {})
+    by_name = checked_batch(specs)
+    for name, version in sorted((expected or {}).items()):
+        _check_expected(work, name, version, by_name.get(name))
+    answers = tuple(_define_one(work, spec, by, source, level) for spec in by_name.values())
+    _check_graph(work, {each.name for each in answers if each.change != "unchanged"})
+    return answers
+
+
+def checked_batch(specs: Sequence[JobSpec]) -> dict[str, JobSpec]:
+    """The specs by name, their payloads as they are read back."""
     by_name: dict[str, JobSpec] = {}
     for spec in specs:
         if spec.name in by_name:
@@ -42,11 +52,7 @@ def define(
         if not spec.tasks:
             raise InvalidDefinition(f"Job {shown(spec.name)} has no tasks", hint="Give it at least one task.")
         by_name[spec.name] = replace(spec, payload=plain_json(spec.payload, InvalidDefinition))
-    for name, version in sorted((expected or {}).items()):
-        _check_expected(work, name, version, by_name.get(name))
-    answers = tuple(_define_one(work, spec, by, source, level) for spec in by_name.values())
-    _check_graph(work, {each.name for each in answers if each.change != "unchanged"})
-    return answers
+    return by_name
 
 
 def plain_json(value: Any, error: type[HoraeError]) -> Any:
@@ -123,7 +129,7 @@ def _settings_change(work: Work, job: Job, wanted: JobSpec, level: Mapping[str, 
     return present.settings != effective(level, wanted.settings) or present.task_settings != tasks
 
 
-def _definition(work: Work, spec: JobSpec, version: int, level: Mapping[str, Any]) -> Definition:
+def make_definition(work: Work, spec: JobSpec, version: int, level: Mapping[str, Any]) -> Definition:
     """Makes a version and puts it into the catalog."""
     settings = effective(level, spec.settings)
     if settings.pool is not None and settings.pool not in work.catalog.pools:
@@ -151,7 +157,7 @@ def _create(work: Work, spec: JobSpec, by: str, level: Mapping[str, Any]) -> Job
     elif isinstance(schedule, Once) and schedule.at <= work.now:
         cursor = schedule.at - _SECOND
     version = 1 if tombstone is None else tombstone.version + 1
-    _definition(work, replace(spec, schedule=schedule, state=JobState.ENABLED), version, level)
+    make_definition(work, replace(spec, schedule=schedule, state=JobState.ENABLED), version, level)
     job = Job(spec.name, version, spec.state, level, work.now, work.now, by, cursor)
     work.catalog.jobs[job.name] = job
     set_alarm(work, job)
@@ -160,7 +166,7 @@ def _create(work: Work, spec: JobSpec, by: str, level: Mapping[str, Any]) -> Job
 
 def _change(work: Work, job: Job, wanted: JobSpec, state: JobState, level: Mapping[str, Any]) -> None:
     before = work.catalog.definition(job)
-    after = _definition(work, wanted, job.version + 1, level)
+    after = make_definition(work, wanted, job.version + 1, level)
     rescheduled = before.spec.schedule != wanted.schedule
     moved = rescheduled or before.settings.window != after.settings.window
     restated = state is not job.state

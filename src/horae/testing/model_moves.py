@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from horae.core.declarative import DORMANT
 from horae.core.dependency import dependency_window, judge
 from horae.core.lifecycle import ATTEMPTS, TASK_RUNS, AttemptState, JobState, RunState, TaskState
-from horae.core.overlap import Ending, hand_over
+from horae.core.overlap import Ending, hand_over, superseded
 from horae.core.schedule import Once
 from horae.core.slot import deadline_passed
 from horae.store.records import Origin
@@ -123,10 +124,40 @@ def hand_over_all(work: Work, *, spare: str | None = None) -> None:
     """
     while work.ended:
         name = work.ended.pop(0)
-        _call_next(work, name)
+        job = work.catalog.jobs.get(name)
+        if job is not None and job.asleep:
+            hold(work, job)
+        else:
+            if job is not None and job.state is not JobState.ENABLED:
+                give_up_retries(work, job)
+            _call_next(work, name)
         _judge_dependents(work, name)
         if name != spare:
             finish_once(work, name)
+
+
+def give_up_retries(work: Work, job: Job) -> None:
+    """Retries without end of a job that is paused or disabled end: no next occurrence would ever end them."""
+    active = [run.as_active() for run in work.catalog.active(job.name)]
+    for ending in superseded(active, work.catalog.definition(job).settings.retry):
+        carry_out(work, [Ending(ending.run_id, ending.state, job.state.lower())], ())
+
+
+def hold(work: Work, job: Job) -> None:
+    """Lets all that waits of a job wait for its registration."""
+    for run in work.catalog.active(job.name):
+        if run.state is RunState.QUEUED:
+            run.move(RunState.PENDING)
+        if run.state is RunState.PENDING:
+            run.not_before = None
+            run.waiting_for = DORMANT
+
+
+def coalesce_unstarted(work: Work, job: Job) -> None:
+    """Ends what waits of a job and never began: a run of it that was cut off stands for all."""
+    for run in work.catalog.active(job.name):
+        if run.state is not RunState.RUNNING and run.started_at is None:
+            end(work, run, RunState.SKIPPED, "coalesced")
 
 
 def _call_next(work: Work, job_name: str) -> None:
@@ -138,6 +169,7 @@ def _call_next(work: Work, job_name: str) -> None:
             return
         run = next(each for each in active if each.run_id == chosen)
         work.moved += 1
+        carry_out(work, superseded([each.as_active() for each in active], retry), ())
         if is_late(work, run):
             end(work, run, RunState.MISSED, "deadline")
         else:

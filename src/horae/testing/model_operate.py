@@ -10,12 +10,21 @@ from uuid import uuid4
 from horae.core import ids
 from horae.core.instant import EPOCH, floored
 from horae.core.lifecycle import RUNS, JobState, RunState
-from horae.core.overlap import judge_overlap
-from horae.errors import InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
+from horae.core.overlap import judge_overlap, superseded
+from horae.errors import Conflict, InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
 from horae.store.records import Admission, Admitted, Origin
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_define import change_state, plain_json
-from horae.testing.model_moves import bury, carry_out, end, finish_once, hand_over_all, judge_again, request_cancel
+from horae.testing.model_moves import (
+    bury,
+    carry_out,
+    end,
+    finish_once,
+    hand_over_all,
+    hold,
+    judge_again,
+    request_cancel,
+)
 from horae.testing.model_plan import plan_owed, set_alarm
 from horae.testing.model_state import Job, Run, Work
 
@@ -57,9 +66,13 @@ def drop(work: Work, names: Sequence[str], *, keep_history: bool, by: str) -> in
 
 def set_state(work: Work, name: str, state: JobState, until: datetime | None, note: str | None) -> None:
     job = found_job(work, name)
+    if job.asleep and state is not JobState.DISABLED:
+        raise Conflict(f"{shown(name)} is a task that no scheduler registers")
     plan_owed(work, job)
     change_state(work, job, JobState(state), until, note)
     set_alarm(work, job)
+    work.ended.append(job.name)
+    hand_over_all(work, spare=job.name)
 
 
 def reschedule(work: Work, name: str, at: datetime) -> datetime:
@@ -88,9 +101,11 @@ def _admit_one(work: Work, request: Admission) -> Admitted:
     if known is not None:
         return Admitted(known.run_id, known.state, fresh=False)
     settings = work.catalog.definition(job).settings
+    before = [other.as_active() for other in work.catalog.active(job.name)]
+    carry_out(work, superseded(before, settings.retry), ())
     active = [other.as_active() for other in work.catalog.active(job.name)]
     if run.origin is Origin.TRIGGER:
-        verdict = judge_overlap(settings.overlap, active, work.now, settings.retry, None)
+        verdict = judge_overlap(settings.overlap, active, work.now, settings.retry, None, once=settings.owes_once)
         run.state = verdict.state
         run.reason = verdict.reason
         carry_out(work, verdict.endings, verdict.cancels)
@@ -103,6 +118,8 @@ def _admit_one(work: Work, request: Admission) -> Admitted:
         run.not_before = work.now
     run.number = work.catalog.next_number()
     work.catalog.runs.append(run)
+    if job.asleep:
+        hold(work, job)
     hand_over_all(work)
     return Admitted(run.run_id, run.state, fresh=True)
 

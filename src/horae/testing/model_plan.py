@@ -87,7 +87,9 @@ def judge_windows(work: Work) -> None:
             continue  # an earlier one of these replaced it
         settings = work.catalog.ruling(run).settings
         others = [other.as_active() for other in work.catalog.active(run.job_name) if other is not run]
-        verdict = judge_overlap(settings.overlap, others, work.now, settings.retry, run.scheduled_time)
+        verdict = judge_overlap(
+            settings.overlap, others, work.now, settings.retry, run.scheduled_time, once=settings.owes_once
+        )
         if verdict.state is RunState.PENDING:
             let_start(work, run, run.chosen_time)
         elif verdict.state is RunState.QUEUED:

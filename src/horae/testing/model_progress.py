@@ -1,9 +1,9 @@
-"""Runs at work in the model store: claimed, settled, released, taken from a dead node, reaped."""
+"""Runs at work in the model store: claimed, settled, released."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from horae.core import ids
@@ -11,7 +11,7 @@ from horae.core.lifecycle import ATTEMPTS, TASK_RUNS, AttemptState, RunState, Ta
 from horae.core.progress import Advance, Ended, TaskProgress, advance
 from horae.store.records import AttemptEnd, Capacity, Claim, Definition, Dispatched, Settled, Settlement, Start, Verdict
 from horae.testing.clock import whole_milliseconds
-from horae.testing.model_moves import end, finish, hand_over_all, is_late, leave_stretch, request_cancel
+from horae.testing.model_moves import end, finish, hand_over_all, is_late, leave_stretch
 from horae.testing.model_show import claim
 from horae.testing.model_state import Attempt, Run, Task, Work
 
@@ -135,7 +135,7 @@ def _write(work: Work, run: Run, result: Advance, given: Sequence[AttemptEnd]) -
         run.retry_count += number > 1
 
 
-def _go_on(
+def go_on(
     work: Work,
     run: Run,
     given: Sequence[AttemptEnd] = (),
@@ -173,11 +173,14 @@ def _go_on(
     return result
 
 
-def _put_back(work: Work, run: Run) -> None:
+def put_back(work: Work, run: Run) -> None:
     """Makes a RUNNING run PENDING, nobody's; the caller says from when on and what it waits for."""
     leave_stretch(work, run)
     run.move(RunState.PENDING)
     run.owner = None
+    if work.catalog.definition(run).settings.retry.max_retries is None:
+        # Such a run no longer stands before anybody while it waits.
+        work.ended.append(run.job_name)
 
 
 def settle(work: Work, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
@@ -197,80 +200,27 @@ def _settle_one(work: Work, node: str, settlement: Settlement) -> Settled:
     if settlement.release:
         release(work, run, settlement.ends, stop=settlement.stop, started=settlement.started)
         return Settled(run.run_id, Verdict.SETTLED, run.state)
-    result = _go_on(work, run, settlement.ends, stop=settlement.stop)
+    result = go_on(work, run, settlement.ends, stop=settlement.stop)
     park_until = None
     if result.park_until is not None:
         park_until = whole_milliseconds(result.park_until)
-        _put_back(work, run)
+        put_back(work, run)
         run.waiting_for = "retry"
         run.not_before = park_until
-        if work.catalog.definition(run).settings.retry.max_retries is None:
-            # Such a run no longer stands before anybody while it waits.
-            work.ended.append(run.job_name)
     return Settled(run.run_id, Verdict.SETTLED, run.state, _starts(result), result.cancels, park_until, _wakes(result))
 
 
 def release(work: Work, run: Run, ends: Sequence[AttemptEnd] = (), *, stop: str | None = None, started: bool) -> None:
     """Hands a RUNNING run back, unless it ends by what is told of it or may not be delivered again."""
-    result = _go_on(work, run, ends, stop=stop, release=True)
+    result = go_on(work, run, ends, stop=stop, release=True)
     if result.outcome is not None:
         return
     if started and work.catalog.definition(run).settings.delivery == "at_most_once":
         end(work, run, RunState.CANCELLED, "released")
         return
-    _put_back(work, run)
+    put_back(work, run)
     run.waiting_for = None
     run.not_before = work.now
     run.cancel_requested_at = None
     run.cancelled_by = None
     run.cancel_reason = None
-
-
-def take_over(work: Work, dead: UUID, counter: int) -> int:
-    row = work.catalog.nodes.get(str(dead))
-    if row is None or row.state != "ALIVE" or row.counter != counter:
-        return 0
-    row.state = "DEAD"
-    taken = work.catalog.owned(row.node)
-    for run in taken:
-        lost = [
-            AttemptEnd(task.progress.position, task.progress.attempts, AttemptState.LOST)
-            for task in run.tasks
-            if task.progress.state is TaskState.RUNNING
-        ]
-        result = _go_on(work, run, lost, start=False)
-        if result.outcome is None:
-            assert result.park_until is not None
-            _put_back(work, run)
-            run.not_before = whole_milliseconds(result.park_until)
-            run.waiting_for = None if run.not_before <= work.now else "retry"
-    hand_over_all(work)
-    return len(taken)
-
-
-def reap(work: Work, limit: int) -> int:
-    ended = looked_after = 0
-    for run in work.catalog.runs:
-        if run.state is not RunState.RUNNING or looked_after >= limit:
-            continue
-        settings = work.catalog.definition(run).settings
-        asked = run.cancel_requested_at
-        if asked is None and _overran(work, run, settings.execution_timeout):
-            request_cancel(work, run, by="timeout", reason="timeout")
-            looked_after += 1
-        elif asked is not None and work.now - asked > settings.cancel_grace:
-            # The owner may still be at work: with another fence, nothing it says of this run counts.
-            run.fence += 1
-            if run.cancel_reason == "timeout":
-                end(work, run, RunState.FAILED_STALE, "timeout", attempts=AttemptState.LOST)
-            else:
-                end(work, run, RunState.CANCELLED, "abandoned", attempts=AttemptState.LOST)
-            looked_after += 1
-            ended += 1
-    hand_over_all(work)
-    return ended
-
-
-def _overran(work: Work, run: Run, timeout: timedelta | None) -> bool:
-    assert run.stretch_at is not None
-    return timeout is not None and run.spent + (work.now - run.stretch_at) > timeout

@@ -9,11 +9,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from horae.core import ids
+from horae.core.declarative import state_before_sleep
 from horae.core.lifecycle import RUNS, AttemptState, JobState, RunState
 from horae.core.overlap import ActiveRun
 from horae.core.progress import TaskProgress
 from horae.core.slot import JobView, defined_late
 from horae.store.records import Definition, Origin, OutputChunk
+
+"""The note on a job that nobody registers any more."""
+
+
+def latest(*times: datetime | None) -> datetime | None:
+    return max((at for at in times if at is not None), default=None)
 
 
 @dataclass
@@ -77,6 +84,15 @@ class Run:
     def ended(self) -> bool:
         return self.state in RUNS.terminal
 
+    @property
+    def attempted_at(self) -> datetime | None:
+        """When its latest attempt started."""
+        return latest(*(attempt.started_at for task in self.tasks for attempt in task.attempts))
+
+    @property
+    def succeeded_at(self) -> datetime | None:
+        return self.completed_at if self.state is RunState.COMPLETED else None
+
     def move(self, state: RunState) -> None:
         """Goes to another state; IllegalTransition where the table has no such move."""
         RUNS.check(self.state, state)
@@ -86,7 +102,7 @@ class Run:
         parked = self.waiting_for == "retry"
         judged = self.state is RunState.PENDING and self.waiting_for != "window"
         at = self.scheduled_time, self.chosen_time
-        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, judged)
+        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, judged, self.started_at is not None)
 
     def task_run_id(self, name: str) -> str:
         return ids.task_run_id(self.run_id, ids.task_uuid(ids.job_uuid(self.job_name), name))
@@ -94,7 +110,10 @@ class Run:
 
 @dataclass
 class Job:
-    """A job. `registered` is what code last said of it; `first_seen` holds until it is planned for the first time."""
+    """A job. `registered` is what code last said of it; `first_seen` holds until it is planned for the first time.
+
+    `last_attempt_at` and `last_success_at` are those of runs that were deleted.
+    """
 
     name: str
     version: int
@@ -114,6 +133,13 @@ class Job:
     last_enqueued_at: datetime | None = None
     first_seen: bool = True
     registered: tuple[Any, ...] | None = None
+    last_attempt_at: datetime | None = None
+    last_success_at: datetime | None = None
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it is a declarative task that is no longer registered."""
+        return state_before_sleep(self.state, self.pause_note) is not None
 
 
 @dataclass
@@ -173,7 +199,12 @@ class Catalog:
         return [run for run in self.runs if run.state is RunState.RUNNING and run.owner == node]
 
     def delete(self, gone: list[Run]) -> None:
-        """Removes runs with all that hangs on them."""
+        """Removes runs with all that hangs on them; jobs remember when they were last tried and last succeeded."""
+        for run in gone:
+            job = self.jobs.get(run.job_name)
+            if job is not None:
+                job.last_attempt_at = latest(job.last_attempt_at, run.attempted_at)
+                job.last_success_at = latest(job.last_success_at, run.succeeded_at)
         numbers = {run.number for run in gone}
         self.runs = [run for run in self.runs if run.number not in numbers]
         self.output = {key: chunk for key, chunk in self.output.items() if chunk.run_no not in numbers}

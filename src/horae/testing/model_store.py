@@ -15,6 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
+from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.errors import Conflict, InvalidInput, NodeNameTaken, shown
@@ -37,7 +38,15 @@ from horae.store.records import (
     Settlement,
     Totals,
 )
-from horae.testing import model_define, model_operate, model_plan, model_progress, model_show
+from horae.testing import (
+    model_declare,
+    model_define,
+    model_keep,
+    model_operate,
+    model_plan,
+    model_progress,
+    model_show,
+)
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_moves import hand_over_all
 from horae.testing.model_state import Catalog, Node, Work
@@ -133,6 +142,13 @@ class ModelStore:
         reason: str | None = None,
     ) -> tuple[Defined, ...]:
         return model_define.define(self._work(), specs, by=by, source=source, defaults=defaults, expected=expected)
+
+    @atomic
+    async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[Declared, ...]:
+        return model_declare.declare(self._work(), specs, by=by)
+
+    async def declared(self) -> tuple[DeclaredTask, ...]:
+        return model_declare.declared(self.catalog)
 
     @atomic
     async def drop(self, names: Sequence[str], *, keep_history: bool = False, by: str = "local") -> int:
@@ -239,11 +255,11 @@ class ModelStore:
 
     @atomic
     async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
-        return model_progress.take_over(self._work(), dead, counter)
+        return model_keep.take_over(self._work(), dead, counter)
 
     @atomic
     async def reap(self, limit: int = 500) -> int:
-        return model_progress.reap(self._work(), limit)
+        return model_keep.reap(self._work(), limit)
 
     @atomic
     async def sweep(self, limit: int = 500) -> int:

@@ -4,6 +4,9 @@
         starts = await sim.advance("1d")
         assert [time for job, task, time in starts if job == "nightly"] == [...]
 
+A declarative Scheduler is simulated the same way; its `initialize` and `stop` are awaited inside the block, and `stop`
+lets time pass until its callbacks have ended.
+
 Time passes only inside `advance` and `jump`. Async tasks live on simulated time: `asyncio.sleep(3600)` is an hour of it
 and takes no time at all. Sync tasks take none. Tasks with a process of their own, and a PostgreSQL store, are waited
 for while the clock stands still.
@@ -26,6 +29,7 @@ from horae.app.loading import finder
 from horae.app.stores import make_driver, ready
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.instant import aware
+from horae.declarative.scheduler import Scheduler
 from horae.engine.engine import Engine, Host
 from horae.engine.tuning import Tuning
 from horae.errors import Conflict, InvalidInput, shown
@@ -51,6 +55,10 @@ KEEPING = {
 """One node alone has nobody to prove its life to; a year of heartbeats would be most of a simulated year."""
 
 
+LONGEST_STOP = 30 * 86_400.0
+"""Simulated seconds that a scheduler's stop() may take."""
+
+
 class Started(NamedTuple):
     """One start of a task, as `advance` and `jump` list them."""
 
@@ -64,7 +72,7 @@ class Simulation:
 
     def __init__(
         self,
-        app: Horae,
+        app: Horae | Scheduler,
         start: datetime = START,
         *,
         seed: int | None = None,
@@ -72,14 +80,15 @@ class Simulation:
         settings: dict[str, Any] | None = None,
     ) -> None:
         """`settings` are the engine's, as of Horae; by default those of the app with a keeper that seldom looks."""
-        if not isinstance(app, Horae):
+        if not isinstance(app, Horae | Scheduler):
             raise InvalidInput(f"Cannot simulate {shown(app)}", hint="Give it an app: Simulation(Horae(…)).")
-        self._app = app
+        self._scheduler = app if isinstance(app, Scheduler) else None
+        self._app: Horae = app.app if isinstance(app, Scheduler) else app
         self._start = aware(start, "start")
         self._skew = timedelta(0)
         self._faults = faults or Faults()
         self._random = Random(seed)  # noqa: S311 - chance for tests
-        self._tuning = replace(app.tuning, **{**KEEPING, **(settings or {})})
+        self._tuning = replace(self._app.tuning, **{**KEEPING, **(settings or {})})
         self._loop = VirtualLoop(seed)
         self._turns = Alternation(self._loop)
         self._starts: list[Started] = []
@@ -133,6 +142,9 @@ class Simulation:
         self._home.keeps_store = self._app.url == "sqlite://"
         self._app.home = self._home
         self._listening = self._app.events.listen(self._started, AttemptStarted)
+        if self._scheduler is not None:
+            self._take_in(self._scheduler)
+            return self
         try:
             await self._through(self._open())
         except BaseException:
@@ -140,11 +152,27 @@ class Simulation:
             raise
         return self
 
+    def _take_in(self, scheduler: Scheduler) -> None:
+        """Has the scheduler's calls carried out here, on simulated time."""
+
+        async def perform(work: Coroutine[Any, Any, None]) -> None:
+            if asyncio.get_running_loop() is self._loop:
+                await work
+            else:
+                self._check_open()
+                await self._through(work, limit=LONGEST_STOP)
+
+        scheduler.app.perform = perform
+        scheduler.app.clock = lambda: self.now
+        scheduler.app.surroundings = lambda: (_SimulatedHost(self._loop, self._tuning), self._tuning)
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
+            if kind is None and self._scheduler is not None:
+                await self._scheduler.stop()
+            elif kind is None:
                 await self._through(self._app.shut(), limit=self._app.grace_period + 60)
             else:
                 await self._through(self._crash())
@@ -152,10 +180,12 @@ class Simulation:
             await self._end()
 
     async def crash(self) -> list[Started]:
-        """Drops the process' memory without stopping anything, and starts the app again on the same store."""
+        """Drops the process' memory without stopping anything. An app is started again on the same store; a declarative
+        scheduler is uninitialized."""
         self._check_open()
         await self._through(self._crash())
-        await self._through(self._open())
+        if self._scheduler is None:
+            await self._through(self._open())
         return self._taken()
 
     async def _open(self) -> None:
@@ -163,6 +193,8 @@ class Simulation:
 
     async def _crash(self) -> None:
         engine = self._app.forget_engine()
+        if self._scheduler is not None:
+            self._scheduler.app.forgotten()
         if engine is None:
             return
         await _killed(engine, self.store)
@@ -177,6 +209,8 @@ class Simulation:
         await self._turns.close()
         if self._before is not None:
             self._app.home = self._before
+        if self._scheduler is not None:
+            self._scheduler.app.leave_simulation()
 
     def _started(self, event: AttemptStarted) -> None:
         self._starts.append(Started(event.job, event.task, self.now))

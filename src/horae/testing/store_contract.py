@@ -17,6 +17,7 @@ tests of a task's own statements where there is no `sql`.
 
 from __future__ import annotations
 
+from horae.testing.contract_declaring import DeclaringContract
 from horae.testing.contract_definitions import DefinitionContract
 from horae.testing.contract_dispatching import DispatchContract
 from horae.testing.contract_joining import JoiningContract
@@ -25,15 +26,20 @@ from horae.testing.contract_metering import MeteringContract
 from horae.testing.contract_nodes import NodeContract
 from horae.testing.contract_operations import OperationContract
 from horae.testing.contract_overlap import OverlapContract
+from horae.testing.contract_owing import OwingContract
 from horae.testing.contract_planning import PlanningContract
 from horae.testing.contract_reading import ReadingContract
 from horae.testing.contract_settling import SettlingContract
+from horae.testing.contract_sleeping import SleepingContract
 
 __all__ = ["StoreContract"]
 
 
 class StoreContract(
     DefinitionContract,
+    DeclaringContract,
+    SleepingContract,
+    OwingContract,
     PlanningContract,
     OverlapContract,
     DispatchContract,

@@ -431,3 +431,10 @@ ALTER TABLE sys.job_versions ADD COLUMN plain_start JSONB;
 
 -- From here on each number taken stands for itself and the 63 after it. Whoever still takes one at a time leaves holes.
 ALTER SEQUENCE sys.run_numbers INCREMENT BY 64;
+
+-- What retention would otherwise forget of a job: when it was last tried, when it last succeeded. Written when the runs
+-- that say so are deleted; until then the runs say it.
+-- min_reader: 1
+
+ALTER TABLE sys.jobs ADD COLUMN last_attempt_at BIGINT;
+ALTER TABLE sys.jobs ADD COLUMN last_success_at BIGINT;

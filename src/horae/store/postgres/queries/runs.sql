@@ -35,7 +35,8 @@ SELECT number, number + 63 FROM (
 ) taken;
 
 -- name: active_runs
-SELECT job_uuid, run_no, job_run_uuid, state, scheduled_time, chosen_time, waiting_for, is_recovery
+SELECT
+    job_uuid, run_no, job_run_uuid, state, scheduled_time, chosen_time, waiting_for, is_recovery, started_at IS NOT NULL
 FROM sys.job_runs
 WHERE job_uuid = ANY (:jobs::uuid[]) AND completed_at IS NULL
 ORDER BY run_no;

@@ -26,7 +26,9 @@ UPDATE sys.counters SET value = value + :count WHERE counter_name = 'run'
 RETURNING value - :count + 1, value;
 
 -- name: active_runs
-SELECT r.job_uuid, r.run_no, r.job_run_uuid, r.state, r.scheduled_time, r.chosen_time, r.waiting_for, r.is_recovery
+SELECT
+    r.job_uuid, r.run_no, r.job_run_uuid, r.state, r.scheduled_time, r.chosen_time, r.waiting_for, r.is_recovery,
+    r.started_at IS NOT NULL
 FROM json_each(:jobs) j
 CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = j.value
 WHERE r.completed_at IS NULL

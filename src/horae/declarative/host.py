@@ -1,0 +1,63 @@
+"""What a declarative scheduler takes from the machine it runs on: its clock, and the name of its time zone."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from horae.core.zone import zone
+from horae.errors import UnknownZone
+
+_LINK = Path("/etc/localtime")
+_NAME = Path("/etc/timezone")
+
+
+def host_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def host_zone(environment: dict[str, str] | None = None, link: Path = _LINK, name: Path = _NAME) -> str:
+    """The name of the host's zone: what TZ says, else what /etc/localtime leads to, else /etc/timezone, else UTC.
+
+    Raises UnknownZone where the host has a zone that has no name: rules alone cannot be written into a catalog.
+    """
+    variables = os.environ if environment is None else environment
+    told = variables.get("TZ")
+    if told is not None:
+        return _checked(told.removeprefix(":"), f"The host's TZ is {told!r}") if told.strip(": ") else "UTC"
+    if link.exists():
+        found = _in_folder(os.path.realpath(link))
+        if found is not None:
+            return _checked(found, f"{link} leads to {found}")
+    if name.is_file():
+        written = name.read_text(encoding="utf-8", errors="replace").strip()
+        if written:
+            return _checked(written, f"{name} says {written!r}")
+    if link.exists() and not link.is_symlink() and _is_utc(link):
+        return "UTC"
+    if link.exists():
+        raise UnknownZone("The host's time zone has no name", hint='Name it: Scheduler(…, tz="Europe/Brussels").')
+    return "UTC"
+
+
+def _in_folder(path: str) -> str | None:
+    _, found, inside = path.partition("/zoneinfo/")
+    return inside.removeprefix("posix/") if found else None
+
+
+def _is_utc(file: Path) -> bool:
+    """Whether a copied zone file is that of UTC: no transitions, and a rule that says so."""
+    data = file.read_bytes()
+    return data.endswith((b"\nUTC0\n", b"\nGMT0\n", b"\n<UTC>0\n"))
+
+
+def _checked(text: str, why: str) -> str:
+    given = _in_folder(text) or text
+    try:
+        zone(given)
+    except UnknownZone as error:
+        raise UnknownZone(
+            f"{why}, which is no name of a time zone", hint='Name it: Scheduler(…, tz="Europe/Brussels").'
+        ) from error
+    return given

@@ -1,0 +1,190 @@
+"""Registrations: checked, all of them, before anything happens.
+
+First their shapes, names and callbacks in the order given, with names that come twice, then delays, then expressions:
+what is cheap to see is seen first, and one fault among a hundred thousand is found within a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+from horae.core.cron import LONGEST_EXPRESSION
+from horae.core.declarative import PREFIX, declared_spec
+from horae.core.ids import checked_name
+from horae.core.job import JobSpec
+from horae.core.schedule import Cron
+from horae.declarative.errors import (
+    CronCalculationError,
+    CronExpressionInvalidError,
+    FieldParseError,
+    InvalidCronExpressionError,
+    InvalidRegistrationError,
+    NegativeRetryDelayError,
+    RegistrationShapeError,
+    RegistrationsNotArrayError,
+    ScheduleDuplicateTaskError,
+)
+from horae.errors import InvalidCron, InvalidDuration, InvalidName
+
+Callback = Callable[[], Awaitable[Any]]
+Registration = tuple[str, str, Callback, timedelta]
+_FIELDS = ("minute", "hour", "day", "month", "weekday")
+_ARRAYS = (list, tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One task as it was registered: the job it stands for, and what does its work."""
+
+    spec: JobSpec
+    callback: Callback
+
+
+def checked_registrations(registrations: Any, zone: str) -> list[Registered]:
+    """What was registered. Raises the errors of `declarative.errors`; nothing has happened then."""
+    if not isinstance(registrations, _ARRAYS):
+        raise RegistrationsNotArrayError
+    names: set[str] = set()
+    for index, registration in enumerate(registrations):
+        _check_shape(index, registration)
+        name = registration[0]
+        _check_name(name)
+        if name in names:
+            raise ScheduleDuplicateTaskError(name)
+        names.add(name)
+        _check_callback(name, registration[2])
+    crons: dict[str, Cron] = {}
+    for name, _, _, delay in registrations:
+        _check_delay(name, delay)
+    for _, expression, _, _ in registrations:
+        if expression not in crons:
+            crons[expression] = checked_cron(expression, zone)
+    return [
+        Registered(declared_spec(name, crons[expression], delay), callback)
+        for name, expression, callback, delay in registrations
+    ]
+
+
+def _check_shape(index: int, registration: Any) -> None:
+    if not isinstance(registration, _ARRAYS):
+        raise RegistrationShapeError(index, registration, f"is a {type(registration).__name__}, not a tuple")
+    if len(registration) != len(_KINDS):
+        raise RegistrationShapeError(index, registration, f"has {len(registration)} parts instead of 4")
+    for value, (what, fits) in zip(registration, _KINDS, strict=True):
+        if not fits(value):
+            raise RegistrationShapeError(index, registration, f"has a {type(value).__name__} for its {what}")
+
+
+_KINDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+    ("name, which is text", lambda value: isinstance(value, str)),
+    ("cron expression, which is text", lambda value: isinstance(value, str)),
+    ("callback, which is an async function", callable),
+    ("retry delay, which is a timedelta", lambda value: isinstance(value, timedelta)),
+)
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise InvalidRegistrationError(name, "name", name, "must be a non-empty string")
+    try:
+        checked_name(PREFIX + name, "task name")
+        checked_name(name, "task name")
+    except InvalidName as fault:
+        reason = fault.message.rpartition(": ")[2]
+        if "characters" in reason:
+            reason = f"must have 1 to {255 - len(PREFIX)} characters, has {len(name)}"
+        raise InvalidRegistrationError(name, "name", name, reason) from fault
+
+
+def _check_callback(name: str, callback: Any) -> None:
+    if not is_async(callback):
+        raise InvalidRegistrationError(
+            name, "callback", callback, "must be an async function, so that others can run beside it"
+        )
+    for each in _parameters(callback):
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            raise InvalidRegistrationError(
+                name, "callback", callback, f"is called without arguments, but asks for {each.name}"
+            )
+
+
+def _parameters(callback: Any) -> Iterable[inspect.Parameter]:
+    if isinstance(callback, FunctionType) and not callback.__code__.co_argcount + callback.__code__.co_kwonlyargcount:
+        return ()  # reading signatures is slow, and this is what nearly all are like
+    try:
+        # What is called is the wrapper, whatever it passes on to what it wraps.
+        return inspect.signature(callback, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError):
+        return ()  # written in C: it does not tell
+
+
+def is_async(callback: Any) -> bool:
+    """Whether calling it gives something to await."""
+    plain = callback
+    while isinstance(plain, partial):
+        plain = plain.func
+    if inspect.iscoroutinefunction(plain):
+        return True
+    call = getattr(type(plain), "__call__", None)  # noqa: B004 - not whether it can be called, but what calling it runs
+    try:
+        within = inspect.unwrap(plain)
+    except ValueError:
+        within = plain  # it says that it wraps itself
+    return any(inspect.iscoroutinefunction(each) or asyncio.iscoroutinefunction(each) for each in (plain, within, call))
+
+
+def _check_delay(name: str, delay: timedelta) -> None:
+    if delay < timedelta(0):
+        raise NegativeRetryDelayError(delay / timedelta(milliseconds=1))
+    try:
+        declared_spec(name, _ANY, delay) if delay > _ORDINARY else None
+    except InvalidDuration as fault:
+        raise InvalidRegistrationError(name, "retryDelay", delay, "is longer than a thousand years") from fault
+
+
+_ORDINARY = timedelta(days=366)
+_ANY = Cron("* * * * *", dialect="posix")
+
+
+def checked_cron(expression: str, zone: str) -> Cron:
+    """The schedule of a POSIX expression in a zone. Raises CronExpressionInvalidError."""
+    try:
+        return Cron(expression, tz=zone, dialect="posix", fold="both")
+    except InvalidCron as fault:
+        raise CronExpressionInvalidError(fault) from _parser_error(fault)
+
+
+def _parser_error(fault: InvalidCron) -> InvalidCronExpressionError:
+    error = InvalidCronExpressionError(fault)
+    # Only spaces and tabs part fields; whatever else looks like space is in one.
+    fields = fault.expression.replace("\t", " ").split(" ") if len(fault.expression) <= LONGEST_EXPRESSION else []
+    fields = [field for field in fields if field]
+    if fault.field in _FIELDS and len(fields) == len(_FIELDS):
+        error.__cause__ = FieldParseError(fields[_FIELDS.index(fault.field)], fault.field, fault.reason)
+    else:
+        error.__cause__ = fault
+    return error
+
+
+def next_occurrence(expression: str, after: datetime, zone: str = "UTC") -> datetime:
+    """The first minute after `after` that matches a POSIX expression. Raises CronExpressionInvalidError, and
+    CronCalculationError where the calendar ends before."""
+    return _calculated(expression, after, checked_cron(expression, zone).next(after), "no occurrence comes after")
+
+
+def previous_occurrence(expression: str, before: datetime, zone: str = "UTC") -> datetime:
+    """The last minute before `before` that matches; raises as `next_occurrence`."""
+    return _calculated(expression, before, checked_cron(expression, zone).previous(before), "none came before")
+
+
+def _calculated(expression: str, at: datetime, found: datetime | None, why: str) -> datetime:
+    if found is None:
+        raise CronCalculationError(expression, at, ValueError(why))
+    return found

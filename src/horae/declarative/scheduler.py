@@ -1,0 +1,263 @@
+"""`Scheduler`: initialize(registrations) and stop(), and the states between them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+from horae.core.declarative import PREFIX, task_name
+from horae.core.zone import zone
+from horae.declarative import events
+from horae.declarative.application import Application, read_declared
+from horae.declarative.errors import (
+    SchedulerAlreadyActiveError,
+    SchedulerError,
+    SchedulerInitializationError,
+    SchedulerStopError,
+)
+from horae.declarative.host import host_zone
+from horae.declarative.registrations import Registered, checked_registrations, is_async
+from horae.declarative.state import TaskState, deserialized
+from horae.errors import InvalidInput, shown
+from horae.events import AttemptEnded, AttemptStarted, RunEnded, RunParked
+
+_log = logging.getLogger("horae.declarative")
+Listener = Callable[[events.SchedulerEvent], None]
+
+
+class SchedulerState(StrEnum):
+    """Where a scheduler stands between its calls."""
+
+    UNINITIALIZED = "Uninitialized"
+    INITIALIZING = "Initializing"
+    RUNNING = "Running"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+
+
+class Scheduler:
+    """Runs the registered callbacks when their cron expressions come due, over one catalog.
+
+    `tz` names the zone expressions are read in; None is the host's. `listener` is called with every event.
+    """
+
+    def __init__(
+        self, store: str = "sqlite:///horae.db", tz: str | None = None, listener: Listener | None = None
+    ) -> None:
+        if listener is not None and (not callable(listener) or is_async(listener)):
+            raise InvalidInput(f"{shown(listener)} cannot listen: it has to be a plain function of one event")
+        self.app = Application(store)
+        """What stands behind it: the operations, events and metrics of every app."""
+        self.zone = host_zone() if tz is None else tz
+        zone(self.zone)  # says now what is wrong with its name
+        self.app.forgotten = self._forget
+        self.app.callbacks.stood_down = self._stood_down
+        self._listener = listener
+        self._state = SchedulerState.UNINITIALIZED
+        self._identifier: UUID | None = None
+        self._beginning: asyncio.Future[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._polls = False
+        self._retrying: dict[str, str] = {}
+        self._errors: dict[str, str | None] = {}
+        stream = self.app.events
+        stream.listen(self._attempt_started, AttemptStarted)
+        stream.listen(self._attempt_ended, AttemptEnded)
+        stream.listen(self._run_parked, RunParked)
+        stream.listen(self._run_ended, RunEnded)
+
+    @property
+    def state(self) -> SchedulerState:
+        return self._state
+
+    @property
+    def identifier(self) -> str | None:
+        """Drawn at the first initialize(); what this scheduler runs is marked with it. None before."""
+        return None if self._identifier is None else str(self._identifier)
+
+    # ---- the two calls -----------------------------------------------------------------------------------------------
+
+    def initialize(self, registrations: Any) -> Coroutine[Any, Any, None]:
+        """Begins to run these tasks, and no others. What is wrong with them is raised here, before anything is awaited.
+
+        Raises SchedulerAlreadyActiveError while the scheduler is initializing or running. While it stops, the answer
+        waits for that first.
+        """
+        self._check_inactive()
+        registered = checked_registrations(registrations, self.zone)
+        return self.app.perform(self._initialize(registered))
+
+    def stop(self) -> Coroutine[Any, Any, None]:
+        """Ends everything: nothing new is started, and the answer is there when every callback has ended.
+
+        Waits for an initialize() that is under way. Stopping what does not run is nothing. A stop() that is itself
+        cancelled goes on all the same; another one waits for it.
+        """
+        return self.app.perform(self._stop())
+
+    def _check_inactive(self) -> None:
+        if self._beginning is not None:
+            raise SchedulerAlreadyActiveError("initializing")
+        if self._state is SchedulerState.RUNNING:
+            raise SchedulerAlreadyActiveError("running")
+
+    async def _initialize(self, registered: list[Registered]) -> None:
+        self._check_inactive()
+        over = self._beginning = asyncio.get_running_loop().create_future()
+        try:
+            if self._ending is not None:
+                await asyncio.shield(self._ending)
+            self._enter(SchedulerState.INITIALIZING)
+            self._tell(events.SchedulerInitializationStarted(self._now()))
+            try:
+                await self._begin(registered)
+            except BaseException as error:
+                self._enter(SchedulerState.UNINITIALIZED)
+                self._loop = None
+                self._tell(events.SchedulerInitializationFailed(self._now(), error))
+                if isinstance(error, SchedulerError) or not isinstance(error, Exception):
+                    raise
+                raise SchedulerInitializationError(error) from error
+        finally:
+            self._beginning = None
+            over.set_result(None)
+
+    async def _begin(self, registered: list[Registered]) -> None:
+        if self._identifier is None:
+            self._identifier = uuid4()
+        self.app.node = PREFIX + str(self._identifier)
+        self.app.take(registered)
+        self._loop = asyncio.get_running_loop()
+        await self.app.open(*self.app.surroundings())
+        try:
+            self._opened(registered)
+        except BaseException:
+            await self.app.shut()
+            raise
+
+    def _opened(self, registered: list[Registered]) -> None:
+        """Says so. Nothing has been started yet: that would take an await."""
+        self._retrying = {each.job_name: each.retry_run for each in self.app.standings if each.retry_run is not None}
+        self._errors.clear()
+        self._polls = bool(registered)
+        if self._polls:
+            self._tell(events.PollingStarted(self._now()))
+        self._enter(SchedulerState.RUNNING)
+        self._tell(events.SchedulerInitializationCompleted(self._now()))
+
+    async def _stop(self) -> None:
+        if self._is_called_back(asyncio.current_task()):
+            raise SchedulerStopError(
+                "stop() was awaited by a callback, which it would wait for",
+                hint="Let a task of its own await it: asyncio.create_task(scheduler.stop()).",
+            )
+        if self._state is not SchedulerState.STOPPED and self._loop not in (None, asyncio.get_running_loop()):
+            raise SchedulerStopError(
+                "stop() was awaited in another event loop than the one the scheduler works in",
+                hint="Await it in the loop that awaited initialize().",
+            )
+        while self._beginning is not None:
+            await asyncio.shield(self._beginning)
+        if self._state is SchedulerState.RUNNING:
+            self._enter(SchedulerState.STOPPING)
+            self._ending = asyncio.get_running_loop().create_task(self._end())
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
+        polls, self._polls = self._polls, False
+        try:
+            self._tell(events.SchedulerStopRequested(self._now()))
+            if polls:
+                self._tell(events.PollingStopRequested(self._now()))
+            await self.app.shut()
+        finally:
+            if polls:
+                self._tell(events.PollingStopped(self._now()))
+            self._enter(SchedulerState.STOPPED)
+            self._ending = self._loop = None
+            self._tell(events.SchedulerStopped(self._now()))
+
+    def _is_called_back(self, task: asyncio.Task[Any] | None) -> bool:
+        engine = self.app.engine
+        if engine is None or task is None:
+            return False
+        return any(attempt.handle is task for run in engine.ledger.runs.values() for attempt in run.attempts.values())
+
+    def _forget(self) -> None:
+        """What is left when the process is killed: nothing but the catalog."""
+        self._state = SchedulerState.UNINITIALIZED
+        self._identifier = self._beginning = self._ending = self._loop = None
+        self._polls = False
+        self._retrying, self._errors = {}, {}
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def _enter(self, state: SchedulerState) -> None:
+        _log.debug("scheduler: %s -> %s", self._state, state)
+        self._state = state
+
+    def _now(self) -> datetime:
+        return self.app.clock()
+
+    def _tell(self, event: events.SchedulerEvent) -> None:
+        # What happens to runs, the engine logs already.
+        _log.log(logging.DEBUG if isinstance(event, events.TaskEvent) else logging.INFO, "%s", event)
+        if self._listener is None:
+            return
+        try:
+            self._listener(event)
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a stranger's fault must not stop the scheduler
+            _log.exception("the listener failed at %s", event.name)
+
+    def _stood_down(self, job: str) -> None:
+        self._tell(events.SchedulerStoodDown(self._now(), task_name(job)))
+
+    def _attempt_started(self, event: AttemptStarted) -> None:
+        waiting = self._retrying.pop(event.job, None)
+        task = task_name(event.job)
+        if waiting is not None and waiting == event.run_id:
+            self._tell(events.TaskRetryStarted(self._now(), task))
+            return
+        if waiting is not None:
+            self._tell(events.TaskRetryPreempted(self._now(), task))
+        self._tell(events.TaskRunStarted(self._now(), task))
+
+    def _attempt_ended(self, event: AttemptEnded) -> None:
+        if event.error is not None:
+            self._errors[event.run_id] = event.error
+
+    def _run_parked(self, event: RunParked) -> None:
+        self._retrying[event.job] = event.run_id
+        error = self._errors.pop(event.run_id, None)
+        self._tell(events.TaskRunFailed(self._now(), task_name(event.job), error, event.until))
+
+    def _run_ended(self, event: RunEnded) -> None:
+        self._errors.pop(event.run_id, None)
+        if event.state == "COMPLETED":
+            self._tell(events.TaskRunCompleted(self._now(), task_name(event.job)))
+
+
+async def read_state(store: str | Scheduler) -> dict[str, TaskState]:
+    """How every task of a catalog stands, by name: those registered now, and those that sleep.
+
+    `store` is the catalog's URL, or a scheduler, started or not. Raises the TaskTryDeserializeErrors, and StoreMissing
+    where there is no catalog.
+    """
+    if isinstance(store, str):
+        tasks = await read_declared(store)
+    elif not isinstance(store, Scheduler):
+        raise InvalidInput(f"Cannot read the state of {shown(store)}", hint="Give a catalog's URL, or a scheduler.")
+    elif store.app.engine is None and store.app.url != "sqlite://":
+        tasks = await read_declared(store.app.url)  # opening its own store would create what is not there
+    else:
+        tasks = await store.app.home.call(lambda opened: opened.declared())
+        if store.app.engine is None:
+            await store.app.close()
+    return {state.name: state for state in map(deserialized, tasks)}

@@ -1,0 +1,81 @@
+"""Runs in trouble, in the model store: those of a dead node are taken over, those that take too long are reaped."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from horae.core.declarative import Standing, owed_after
+from horae.core.lifecycle import AttemptState, JobState, RunState, TaskState
+from horae.store.records import AttemptEnd
+from horae.testing.clock import whole_milliseconds
+from horae.testing.model_moves import coalesce_unstarted, end, hand_over_all, request_cancel
+from horae.testing.model_plan import set_alarm
+from horae.testing.model_progress import go_on, put_back
+from horae.testing.model_state import Run, Work
+
+
+def take_over(work: Work, dead: UUID, counter: int) -> int:
+    row = work.catalog.nodes.get(str(dead))
+    if row is None or row.state != "ALIVE" or row.counter != counter:
+        return 0
+    row.state = "DEAD"
+    taken = work.catalog.owned(row.node)
+    again: list[Run] = []
+    for run in taken:
+        lost = [
+            AttemptEnd(task.progress.position, task.progress.attempts, AttemptState.LOST)
+            for task in run.tasks
+            if task.progress.state is TaskState.RUNNING
+        ]
+        result = go_on(work, run, lost, start=False)
+        if result.outcome is None:
+            assert result.park_until is not None
+            put_back(work, run)
+            run.not_before = whole_milliseconds(result.park_until)
+            run.waiting_for = None if run.not_before <= work.now else "retry"
+            again.append(run)
+    hand_over_all(work)
+    for name in sorted({run.job_name for run in again}):
+        _let_stand_for_all(work, name)
+    hand_over_all(work)
+    return len(taken)
+
+
+def _let_stand_for_all(work: Work, job_name: str) -> None:
+    """Where a job owes one run however many slots have passed, the one that is started again is that one."""
+    job = work.catalog.jobs.get(job_name)
+    if job is None or not work.catalog.definition(job).settings.owes_once:
+        return
+    if job.state is JobState.ENABLED:
+        job.planned_until = owed_after(Standing.ORPHANED, job.planned_until, None, work.now)
+        set_alarm(work, job)
+    coalesce_unstarted(work, job)
+
+
+def reap(work: Work, limit: int) -> int:
+    ended = looked_after = 0
+    for run in work.catalog.runs:
+        if run.state is not RunState.RUNNING or looked_after >= limit:
+            continue
+        settings = work.catalog.definition(run).settings
+        asked = run.cancel_requested_at
+        if asked is None and _overran(work, run, settings.execution_timeout):
+            request_cancel(work, run, by="timeout", reason="timeout")
+            looked_after += 1
+        elif asked is not None and work.now - asked > settings.cancel_grace:
+            # The owner may still be at work: with another fence, nothing it says of this run counts.
+            run.fence += 1
+            if run.cancel_reason == "timeout":
+                end(work, run, RunState.FAILED_STALE, "timeout", attempts=AttemptState.LOST)
+            else:
+                end(work, run, RunState.CANCELLED, "abandoned", attempts=AttemptState.LOST)
+            looked_after += 1
+            ended += 1
+    hand_over_all(work)
+    return ended
+
+
+def _overran(work: Work, run: Run, timeout: timedelta | None) -> bool:
+    assert run.stretch_at is not None
+    return timeout is not None and run.spent + (work.now - run.stretch_at) > timeout
