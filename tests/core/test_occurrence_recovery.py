@@ -146,6 +146,12 @@ def test_a_compressed_run_goes_back_to_the_last_completed_coverage() -> None:
     assert birth.count == 4
 
 
+def test_a_compressed_run_covers_all_that_was_missed_whatever_was_covered_beyond_it() -> None:
+    job = view("06:00", HOURLY, recovery="compressed")
+    (birth,) = due(replace(job, covered_until=at("08:30")), at("10:30")).births
+    assert (birth.covers_from, birth.covers_to, birth.count) == (at("06:00"), at("10:00"), 4)
+
+
 def test_a_compressed_run_also_covers_what_passed_while_the_job_was_paused() -> None:
     job = replace(view("06:00", HOURLY, recovery="compressed"), state=JobState.PAUSED, paused_until=at("08:30"))
     assert told(due(job, at("10:30"))) == [

@@ -173,7 +173,8 @@ class _Planner:
             if deadline_passed(slot.chosen, self.job.settings.deadline, self.now):
                 self._record(backlog, RunState.MISSED, "deadline")
                 return
-            begin = self.job.covered_until if self.job.covered_until is not None else self.job.planned_until
+            # Never after the cursor: whatever was missed lies behind it, and has to be covered by something.
+            begin = min(self.job.covered_until or self.job.planned_until, self.job.planned_until)
             self._start_recovery(slot, covers_from=begin, covers_to=last, count=len(backlog))
 
     def _without_unschedulable_end(self, backlog: Backlog) -> Backlog:

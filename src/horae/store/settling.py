@@ -271,9 +271,11 @@ class Settler:
         self.work.write("insert_audit", row)
 
     async def _cover(self) -> None:
-        """Remembers how far COMPLETED runs cover, for jobs whose recovery compresses."""
+        """Remembers how far COMPLETED runs cover, for jobs whose recovery compresses. One that somebody triggered has
+        no slot, and covers none."""
         for run, state, _ in self.ended:
             compiled = self.work.cache[run.job_uuid, run.version]
-            if state is RunState.COMPLETED and compiled.settings.recovery == "compressed":
+            covers = state is RunState.COMPLETED and run.origin != "TRIGGER"
+            if covers and compiled.settings.recovery == "compressed":
                 self.work.write("cover_jobs", (run.job_uuid, run.covers_to or run.scheduled_time))
         await self.work.flush()

@@ -134,6 +134,19 @@ class PlanningContract(Contract):
         assert (await scene.job()).covered_until == at("14:00")
 
     @scenario
+    async def test_a_run_that_was_triggered_covers_no_slot(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, recovery="compressed"))
+        await scene.until("10:00")
+        await scene.run_once()
+        scene.clock.set(at("12:30"))
+        await scene.trigger()
+        await scene.run_once()
+        assert (await scene.job()).covered_until == at("10:00")
+        await scene.plan()
+        (run,) = [each for each in await scene.runs() if each.is_recovery]
+        assert (run.scheduled_time, run.covers_from, run.covers_to) == (at("12:00"), at("10:00"), at("12:00"))
+
+    @scenario
     async def test_a_long_span_that_ends_the_same_way_is_one_row(self, scene: Scene) -> None:
         await scene.define(job(recovery="none"))
         await scene.later("1m")

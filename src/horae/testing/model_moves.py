@@ -26,7 +26,7 @@ def finish(work: Work, run: Run, state: RunState, reason: str | None) -> None:
     work.ended.append(run.job_name)
     job = work.catalog.jobs.get(run.job_name)
     compressed = work.catalog.definition(run).settings.recovery == "compressed"
-    if job is not None and compressed and state is RunState.COMPLETED:
+    if job is not None and compressed and state is RunState.COMPLETED and run.origin is not Origin.TRIGGER:
         covered = run.covers_to if run.covers_to is not None else run.scheduled_time
         job.covered_until = covered if job.covered_until is None else max(job.covered_until, covered)
 
