@@ -197,6 +197,7 @@ def catch_up(job: JobView, now: datetime, slot: Slot, others: list[Other], found
         slot.fate = "MISSED"
         return
     supersede(job, others, found)
+    stand_for_all(job, now, others, found)
     slot.is_recovery = True
     enter(slot, "QUEUED" if counting(job, now, others) else "PENDING", others)
 
@@ -211,6 +212,7 @@ def bear(job: JobView, now: datetime, slot: Slot, others: list[Other], found: Ex
     if slot.chosen > now:
         enter(slot, "PENDING", others)
         return
+    stand_for_all(job, now, others, found)
     policy = job.settings.overlap
     if policy == "replace":
         # What has no row yet cannot be cancelled: it gives way before it is born.
@@ -230,6 +232,15 @@ def bear(job: JobView, now: datetime, slot: Slot, others: list[Other], found: Ex
         if policy == "replace":
             found.cancelled |= {other.name for other in previous if other not in queued and other.slot is None}
         enter(slot, "QUEUED", others)
+
+
+def stand_for_all(job: JobView, now: datetime, others: list[Other], found: Expected) -> None:
+    """Where one run is owed however many slots have passed, whatever waits gives way to the newest."""
+    settings = job.settings
+    if settings.retry.max_retries is None and settings.overlap == "coalesce" and settings.recovery == "last":
+        for other in counting(job, now, others):
+            if other.state != "RUNNING":
+                give_way(other, "coalesced", others, found)
 
 
 def give_way(other: Other, reason: str, others: list[Other], found: Expected) -> None:

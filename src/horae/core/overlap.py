@@ -29,8 +29,8 @@ class ActiveRun:
     """A run of the job that has not ended. `parked`: it waits for a retry.
 
     `judged`: it is PENDING because somebody looked at its overlap when its time had come, by a clock that may be ahead
-    of ours; nobody will look again. A PENDING run that is not waits for its time in a window. `begun`: it started once,
-    and was handed back or lost.
+    of ours; nobody will look again. A PENDING run that is not waits for its time in a window. `begun`: it
+    failed, or its node was lost in the middle of it, and it is to be tried again.
     """
 
     run_id: str

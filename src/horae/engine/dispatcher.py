@@ -31,6 +31,8 @@ GATHER = 0.004
 """How long single free slots are gathered before the next claim, while runs are waiting."""
 
 
+GRAIN = 0.001
+"""Timers for one moment may differ by a rounding: a slot due with a retry is planned before the retry is claimed."""
 ELSEWHERE = 0.02
 """How soon to look again when jobs are due but none could be had."""
 
@@ -115,7 +117,7 @@ class Dispatcher(Part):
                 now = self._loop.time()
                 look, self._look = self._look, False
                 try:
-                    if look or now >= self._plan_at or self._may_plan_more:
+                    if look or now >= self._plan_at - GRAIN or self._may_plan_more:
                         claims += await self._plan(now)
                     free = self._ledger.free - len(claims)
                     asked = look or self._backlog or (self._dispatch_at is not None and now >= self._dispatch_at)

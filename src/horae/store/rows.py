@@ -189,7 +189,7 @@ def _schedule_kind(schedule: Schedule | None) -> str:
 
 
 def active_run(row: Row) -> ActiveRun:
-    """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery, whether it started once."""
+    """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery, is it to be tried again."""
     uuid, state, scheduled, chosen, waiting_for, is_recovery, begun = row
     parked, judged = waiting_for == "retry", state == "PENDING" and waiting_for != "window"
     at = moment(scheduled), moment(chosen)

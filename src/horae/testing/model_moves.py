@@ -156,7 +156,7 @@ def hold(work: Work, job: Job) -> None:
 def coalesce_unstarted(work: Work, job: Job) -> None:
     """Ends what waits of a job and never began: a run of it that was cut off stands for all."""
     for run in work.catalog.active(job.name):
-        if run.state is not RunState.RUNNING and run.started_at is None:
+        if run.state is not RunState.RUNNING and not run.cut_off:
             end(work, run, RunState.SKIPPED, "coalesced")
 
 

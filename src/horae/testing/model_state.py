@@ -98,11 +98,16 @@ class Run:
         RUNS.check(self.state, state)
         self.state = state
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether it failed, or its node was lost in the middle of it, and it is to be tried again."""
+        return self.state is not RunState.RUNNING and any(task.progress.retry_at is not None for task in self.tasks)
+
     def as_active(self) -> ActiveRun:
         parked = self.waiting_for == "retry"
         judged = self.state is RunState.PENDING and self.waiting_for != "window"
         at = self.scheduled_time, self.chosen_time
-        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, judged, self.started_at is not None)
+        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, judged, self.cut_off)
 
     def task_run_id(self, name: str) -> str:
         return ids.task_run_id(self.run_id, ids.task_uuid(ids.job_uuid(self.job_name), name))

@@ -36,7 +36,9 @@ SELECT number, number + 63 FROM (
 
 -- name: active_runs
 SELECT
-    job_uuid, run_no, job_run_uuid, state, scheduled_time, chosen_time, waiting_for, is_recovery, started_at IS NOT NULL
+    job_uuid, run_no, job_run_uuid, state, scheduled_time, chosen_time, waiting_for, is_recovery,
+    CASE WHEN state <> 'RUNNING' AND started_at IS NOT NULL
+        THEN EXISTS (SELECT 1 FROM sys.task_runs t WHERE t.run_no = job_runs.run_no AND t.retry_at IS NOT NULL) ELSE false END
 FROM sys.job_runs
 WHERE job_uuid = ANY (:jobs::uuid[]) AND completed_at IS NULL
 ORDER BY run_no;

@@ -28,7 +28,8 @@ RETURNING value - :count + 1, value;
 -- name: active_runs
 SELECT
     r.job_uuid, r.run_no, r.job_run_uuid, r.state, r.scheduled_time, r.chosen_time, r.waiting_for, r.is_recovery,
-    r.started_at IS NOT NULL
+    CASE WHEN r.state <> 'RUNNING' AND r.started_at IS NOT NULL
+        THEN EXISTS (SELECT 1 FROM sys.task_runs t WHERE t.run_no = r.run_no AND t.retry_at IS NOT NULL) ELSE 0 END
 FROM json_each(:jobs) j
 CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = j.value
 WHERE r.completed_at IS NULL
