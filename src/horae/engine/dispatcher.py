@@ -117,10 +117,12 @@ class Dispatcher(Part):
                 now = self._loop.time()
                 look, self._look = self._look, False
                 try:
-                    if look or now >= self._plan_at - GRAIN or self._may_plan_more:
+                    ready = self._dispatch_at is not None and now >= self._dispatch_at
+                    due = now >= (self._plan_at - GRAIN if ready else self._plan_at)
+                    if look or due or self._may_plan_more:
                         claims += await self._plan(now)
                     free = self._ledger.free - len(claims)
-                    asked = look or self._backlog or (self._dispatch_at is not None and now >= self._dispatch_at)
+                    asked = look or self._backlog or ready
                     if free > 0 and asked and not self.draining:
                         claims += await self._dispatch(free)
                 finally:
