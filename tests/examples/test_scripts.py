@@ -17,7 +17,9 @@ def test_the_basic_example_runs_its_jobs_and_lists_the_runs(tmp_path: Path) -> N
     beats = re.findall(r"^heartbeat for (\S+)$", said, re.MULTILINE)
     assert len(beats) in (2, 3)
     for beat in beats:
-        assert re.search(rf"^{beat}  heartbeat +SCHEDULE +COMPLETED$", said, re.MULTILINE)
+        # The last one may have been heard of before its end is in the catalog.
+        ended = "COMPLETED" if beat != beats[-1] else "(COMPLETED|RUNNING)"
+        assert re.search(rf"^{beat}  heartbeat +SCHEDULE +{ended}$", said, re.MULTILINE)
     assert re.search(r"nightly-report +TRIGGER +COMPLETED$", said, re.MULTILINE)
     # Two in the morning in Brussels.
     assert re.search(r"comes next at \d{4}-\d\d-\d\d 0[01]:00:00\+00:00", said)
