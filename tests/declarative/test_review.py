@@ -19,7 +19,7 @@ from horae.declarative import (
     TaskState,
     read_state,
 )
-from horae.errors import Conflict, InvalidInput, InvalidName, StoreMissing, StoreUnavailable
+from horae.errors import Conflict, InvalidInput, InvalidName, StoreMissing, StoreRefused
 from horae.store.catalog import Catalog
 
 
@@ -118,7 +118,7 @@ def test_whatever_fails_before_registrations_are_written_leaves_all_as_it_was(
     play(body, store=url)
 
     async def failing(store: Catalog) -> None:
-        raise StoreUnavailable("gone for good")
+        raise StoreRefused("no right to do this")
 
     before = asyncio.run(read_state(url))
     monkeypatch.setattr(Catalog, "totals", failing)

@@ -98,7 +98,7 @@ class Ticker:
                 return
             if slot > now:
                 wait = min((slot - now).total_seconds(), LOOK_EVERY)
-                await self._app.home.call(lambda store, seen=seen, wait=wait: store.changed(seen, wait))  # type: ignore[misc]
+                await self._app.home.call(lambda store, seen=seen, wait=wait: store.changed(seen, wait))  # type: ignore[misc]  # bound
                 continue
             after = slot
             if job.state is JobState.ENABLED:

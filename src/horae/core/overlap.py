@@ -17,10 +17,10 @@ has not started.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from horae.core.lifecycle import RunState
+from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import Overlap, Queue, Retry
 
 
@@ -118,6 +118,13 @@ def superseded(active: Sequence[ActiveRun], retry: Retry) -> tuple[Ending, ...]:
     if retry.max_retries is not None:
         return ()
     return tuple(Ending(run.run_id, RunState.FAILED, "superseded") for run in active if run.parked)
+
+
+def given_up(active: Sequence[ActiveRun], retry: Retry, state: JobState) -> tuple[Ending, ...]:
+    """The retries without end that end because their job is paused or disabled: no next occurrence would end them."""
+    if state is JobState.ENABLED:
+        return ()
+    return tuple(replace(ending, reason=state.lower()) for ending in superseded(active, retry))
 
 
 def hand_over(active: Sequence[ActiveRun], now: datetime, retry: Retry) -> str | None:

@@ -68,7 +68,7 @@ _ONE = frozenset({HANDLER})
 
 
 class Application(Horae):
-    """The app of one scheduler. `registered` is set before it is opened."""
+    """The app of one scheduler. It is told what is registered (`take`) before it is opened."""
 
     def __init__(self, store: str) -> None:
         # A callback may hold the loop up for as long as it likes: that is no reason to stop the others. Should somebody

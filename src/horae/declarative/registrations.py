@@ -6,12 +6,10 @@ what is cheap to see is seen first, and one fault among a hundred thousand is fo
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -31,6 +29,7 @@ from horae.declarative.errors import (
     RegistrationsNotArrayError,
     ScheduleDuplicateTaskError,
 )
+from horae.engine.registry import is_async
 from horae.errors import InvalidCron, InvalidDuration, InvalidName
 
 Callback = Callable[[], Awaitable[Any]]
@@ -123,21 +122,6 @@ def _parameters(callback: Any) -> Iterable[inspect.Parameter]:
         return inspect.signature(callback, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):
         return ()  # written in C: it does not tell
-
-
-def is_async(callback: Any) -> bool:
-    """Whether calling it gives something to await."""
-    plain = callback
-    while isinstance(plain, partial):
-        plain = plain.func
-    if inspect.iscoroutinefunction(plain):
-        return True
-    call = getattr(type(plain), "__call__", None)  # noqa: B004 - not whether it can be called, but what calling it runs
-    try:
-        within = inspect.unwrap(plain)
-    except ValueError:
-        within = plain  # it says that it wraps itself
-    return any(inspect.iscoroutinefunction(each) or asyncio.iscoroutinefunction(each) for each in (plain, within, call))
 
 
 def _check_delay(name: str, delay: timedelta) -> None:

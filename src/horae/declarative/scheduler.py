@@ -21,8 +21,9 @@ from horae.declarative.errors import (
     SchedulerStopError,
 )
 from horae.declarative.host import host_zone
-from horae.declarative.registrations import Registered, checked_registrations, is_async
+from horae.declarative.registrations import Registered, checked_registrations
 from horae.declarative.state import TaskState, deserialized
+from horae.engine.registry import is_async
 from horae.errors import InvalidInput, shown
 from horae.events import AttemptEnded, AttemptStarted, RunEnded, RunParked
 

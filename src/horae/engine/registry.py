@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from horae.core.ids import checked_name
@@ -31,7 +33,7 @@ def inspected(name: str, function: Callable[..., Any]) -> Handler:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         # Some callables written in C don't tell; those are called without an argument.
-        return Handler(name, function, _is_async(function), takes_run=False)
+        return Handler(name, function, is_async(function), takes_run=False)
     required = [
         each
         for each in signature.parameters.values()
@@ -50,15 +52,22 @@ def inspected(name: str, function: Callable[..., Any]) -> Handler:
         )
     # An optional first argument may be anything; it is given the run only where it is called so.
     wants = bool(required) or any(each.name == "run" for each in positional)
-    return Handler(name, function, _is_async(function), takes_run=wants)
+    return Handler(name, function, is_async(function), takes_run=wants)
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    plain = inspect.unwrap(function)
-    while hasattr(plain, "func"):  # functools.partial
+def is_async(callback: Any) -> bool:
+    """Whether calling it gives something to await."""
+    plain = callback
+    while isinstance(plain, partial):
         plain = plain.func
-    call = getattr(plain, "__call__", None)  # noqa: B004 - not whether it can be called, but what calling it runs
-    return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(call)
+    if inspect.iscoroutinefunction(plain):
+        return True
+    call = getattr(type(plain), "__call__", None)  # noqa: B004 - not whether it can be called, but what calling it runs
+    try:
+        within = inspect.unwrap(plain)
+    except ValueError:
+        within = plain  # it says that it wraps itself
+    return any(inspect.iscoroutinefunction(each) or asyncio.iscoroutinefunction(each) for each in (plain, within, call))
 
 
 class Registry:

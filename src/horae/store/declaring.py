@@ -112,8 +112,8 @@ class Declarer(Definer):
         not owed. Answers the jobs that had such runs."""
         if not never_run:
             return []
-        minute = milliseconds(self.work.moment.replace(second=0, microsecond=0))
-        rows = await self.work.transaction.rows("unowed_runs", jobs=list(never_run), until=minute)
+        cursor = milliseconds(owed_after(Standing.NEW, None, None, self.work.moment))
+        rows = await self.work.transaction.rows("unowed_runs", jobs=list(never_run), until=cursor)
         for number, _ in rows:
             self.work.end_unstarted(number, RunState.MISSED, "missed")
         await self.work.flush()

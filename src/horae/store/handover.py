@@ -13,7 +13,7 @@ from horae.core import ids
 from horae.core.declarative import DORMANT
 from horae.core.dependency import dependency_window, judge
 from horae.core.lifecycle import JobState, RunState
-from horae.core.overlap import hand_over, superseded
+from horae.core.overlap import given_up, hand_over, superseded
 from horae.core.schedule import Once
 from horae.core.slot import deadline_passed
 from horae.store.definitions import Compiled
@@ -53,11 +53,9 @@ async def after_endings(work: Work, job_uuids: Sequence[str], *, once: bool = Tr
 
 
 def give_up_retries(work: Work, job: JobRow, active: Active) -> None:
-    """Ends the retries without end of a job that is paused or disabled: no next occurrence would ever end them."""
-    if JobState(job.state) is JobState.ENABLED:
-        return
-    for ending in superseded([run for _, run, _ in active.values()], work.definition(job).settings.retry):
-        work.end_unstarted(active.pop(ending.run_id)[0], ending.state, job.state.lower())
+    retry = work.definition(job).settings.retry
+    for ending in given_up([run for _, run, _ in active.values()], retry, JobState(job.state)):
+        work.end_unstarted(active.pop(ending.run_id)[0], ending.state, ending.reason)
 
 
 async def _next_in_line(work: Work, job_uuid: str, job: JobRow | None, active: Active) -> int:

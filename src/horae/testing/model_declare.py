@@ -123,9 +123,9 @@ def _declare_one(work: Work, spec: JobSpec, task: DeclaredTask | None, gone: set
 
 def _miss(work: Work, job: Job) -> None:
     """A task that has never run is owed this minute and none before it, also where another node planned meanwhile."""
-    minute = work.now.replace(second=0, microsecond=0)
+    cursor = owed_after(Standing.NEW, None, None, work.now)
     for run in work.catalog.active(job.name):
-        if run.started_at is None and run.origin is Origin.SCHEDULE and run.scheduled_time < minute:
+        if run.started_at is None and run.origin is Origin.SCHEDULE and run.scheduled_time <= cursor:
             end(work, run, RunState.MISSED, "missed")
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from horae.core.declarative import DORMANT
 from horae.core.dependency import dependency_window, judge
 from horae.core.lifecycle import ATTEMPTS, TASK_RUNS, AttemptState, JobState, RunState, TaskState
-from horae.core.overlap import Ending, hand_over, superseded
+from horae.core.overlap import Ending, given_up, hand_over, superseded
 from horae.core.schedule import Once
 from horae.core.slot import deadline_passed
 from horae.store.records import Origin
@@ -128,7 +128,7 @@ def hand_over_all(work: Work, *, spare: str | None = None) -> None:
         if job is not None and job.asleep:
             hold(work, job)
         else:
-            if job is not None and job.state is not JobState.ENABLED:
+            if job is not None:
                 give_up_retries(work, job)
             _call_next(work, name)
         _judge_dependents(work, name)
@@ -137,10 +137,8 @@ def hand_over_all(work: Work, *, spare: str | None = None) -> None:
 
 
 def give_up_retries(work: Work, job: Job) -> None:
-    """Retries without end of a job that is paused or disabled end: no next occurrence would ever end them."""
     active = [run.as_active() for run in work.catalog.active(job.name)]
-    for ending in superseded(active, work.catalog.definition(job).settings.retry):
-        carry_out(work, [Ending(ending.run_id, ending.state, job.state.lower())], ())
+    carry_out(work, given_up(active, work.catalog.definition(job).settings.retry, job.state), ())
 
 
 def hold(work: Work, job: Job) -> None:

@@ -69,7 +69,7 @@ ORDER BY j.job_name COLLATE "C";
 -- Another node may have planned for a task while its scheduler was away.
 SELECT run_no, job_uuid FROM sys.job_runs
 WHERE job_uuid = ANY (:jobs::uuid[]) AND completed_at IS NULL AND started_at IS NULL AND origin = 'SCHEDULE'
-    AND scheduled_time < :until
+    AND scheduled_time <= :until
 ORDER BY run_no
 FOR UPDATE;
 

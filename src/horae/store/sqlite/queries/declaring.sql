@@ -71,7 +71,7 @@ ORDER BY j.job_name;
 SELECT r.run_no, r.job_uuid
 FROM json_each(:jobs) j
 CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = j.value
-WHERE r.completed_at IS NULL AND r.started_at IS NULL AND r.origin = 'SCHEDULE' AND r.scheduled_time < :until
+WHERE r.completed_at IS NULL AND r.started_at IS NULL AND r.origin = 'SCHEDULE' AND r.scheduled_time <= :until
 ORDER BY r.run_no;
 
 -- name: move_active_runs
