@@ -69,6 +69,7 @@ def whole_seconds(value: DurationLike, *, name: str) -> int:
     return duration.days * 86_400 + duration.seconds
 
 
+@lru_cache(maxsize=1024)
 def format_duration(duration: timedelta) -> str:
     """The shortest text `parse_duration` reads back to the same value: `1h30m`, `0s`, `1s500ms`."""
     left = duration // timedelta(microseconds=1)

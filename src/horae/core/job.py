@@ -244,9 +244,9 @@ class JobSpec:
             data["tasks"] = [task.to_dict() for task in self.tasks]
         if self.settings:
             data["settings"] = _level(self.settings)
-        for name in ("payload", "tags", "description", "state", "depends_on", "namespace"):
+        for name, default in _LEFT_OUT:
             value = getattr(self, name)
-            if value != self.__dataclass_fields__[name].default:
+            if value != default:
                 data[name] = list(value) if isinstance(value, tuple) else value
         return data
 
@@ -261,6 +261,7 @@ class JobSpec:
 
 
 _FIELDS = tuple(each.name for each in fields(JobSpec))
+_LEFT_OUT = tuple((each.name, each.default) for each in fields(JobSpec) if each.name in _FIELDS[4:])
 
 
 def _known(data: Mapping[str, Any], cls: type[TaskSpec | JobSpec]) -> dict[str, Any]:
@@ -277,12 +278,17 @@ def _known(data: Mapping[str, Any], cls: type[TaskSpec | JobSpec]) -> dict[str, 
 
 
 def _level(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in settings.items()}
+    return {name: _plain(value) for name, value in settings.items()} if settings else {}
 
 
 def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, timedelta):
         return format_duration(value)
-    if isinstance(value, Retry | Queue | Bounded | Window):
+    if isinstance(value, _WRITTEN_OUT):
         return value.to_dict()
     return value
+
+
+_WRITTEN_OUT = (Retry, Queue, Bounded, Window)

@@ -11,7 +11,7 @@ window is judged when its chosen time comes, so it may be PENDING first and QUEU
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -65,14 +65,16 @@ class Machine:
     name: str
     births: frozenset[str]
     moves: Mapping[str, frozenset[str]]
+    terminal: frozenset[str] = field(init=False)
+    """Where nothing leads on."""
+
+    def __post_init__(self) -> None:
+        ends = frozenset(state for state, onward in self.moves.items() if not onward)
+        object.__setattr__(self, "terminal", ends)
 
     @property
     def states(self) -> tuple[str, ...]:
         return tuple(self.moves)
-
-    @property
-    def terminal(self) -> frozenset[str]:
-        return frozenset(state for state, onward in self.moves.items() if not onward)
 
     def allows(self, before: str | None, after: str) -> bool:
         """Whether a row may go from `before` to `after`; None stands for not yet born."""

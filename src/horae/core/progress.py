@@ -78,9 +78,10 @@ def advance(
 ) -> Advance:
     """How the run goes on.
 
-    `attempt_ids` gives the id of each ended attempt by position, which retry jitter is derived from. `stop` ends the
-    run for that reason unless it ends by itself. `release` hands it back: what is under way ends CANCELLED and counts
-    as no try. `start=False` starts nothing: what could start makes the run wait until now instead.
+    `attempt_ids` gives the id of each ended attempt by position, which retry jitter is derived from: where nothing
+    jitters, none is needed. `stop` ends the run for that reason unless it ends by itself. `release` hands it back: what
+    is under way ends CANCELLED and counts as no try. `start=False` starts nothing: what could start makes the run wait
+    until now instead.
     """
     group = _Group(tasks, settings, task_settings, now)
     for end in ends:
@@ -114,9 +115,9 @@ class _Group:
             return
         failures = task.failures + (end.state in (AttemptState.FAILED, AttemptState.TIMEOUT))
         lost = task.lost + (end.state is AttemptState.LOST)
-        own = replace(
-            self.task_settings[task.position], delivery=self.settings.delivery, max_lost=self.settings.max_lost
-        )
+        own = self.task_settings[task.position]
+        if own is not self.settings:
+            own = replace(own, delivery=self.settings.delivery, max_lost=self.settings.max_lost)
         outcome: TaskOutcome = settle(
             end.state, failures=failures, lost=lost, settings=own, attempt_id=attempt_id, now=self.now
         )

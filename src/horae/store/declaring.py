@@ -23,7 +23,7 @@ from horae.core.declarative import (
     owed_after,
     state_before_sleep,
 )
-from horae.core.ids import RUN, job_uuid
+from horae.core.ids import RUN, job_key
 from horae.core.job import JobSpec
 from horae.core.lifecycle import RunState
 from horae.errors import NamespaceConflict, shown
@@ -124,7 +124,7 @@ class Declarer(Definer):
         cache = self.work.cache
         registered = {spec.name: spec for spec in specs}
         for task in tasks:
-            spec, uuid = registered.get(task.job_name), str(job_uuid(task.job_name))
+            spec, uuid = registered.get(task.job_name), job_key(task.job_name)
             if spec is None or task.definition is None or cache.get(uuid, task.version) is not None:
                 continue
             if json.loads(task.definition) == spec.to_dict():
@@ -150,7 +150,7 @@ class Declarer(Definer):
         )
 
     def _known(self, task: DeclaredTask, gone: Sequence[str]) -> Known:
-        spec = self.work.cache[str(job_uuid(task.job_name)), task.version].definition.spec
+        spec = self.work.cache[job_key(task.job_name), task.version].definition.spec
         return Known(*known_of(spec), task.owner in gone or task.lost)
 
     def _first_cursor(self, spec: JobSpec, buried: int | None) -> int:
@@ -179,7 +179,7 @@ class Declarer(Definer):
         cursor = owed_after(answer.standing, moment(job.planned_until), attempted, work.moment)
         job.planned_until = milliseconds(cursor)
         if (job.version, job.state, job.planned_until, job.pause_note) != before:
-            self._look_ahead(job, work.definition(job).definition)
+            self._ahead.look(job)
             job.updated_at = work.now
             work.write("save_jobs", job.saved())
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any
-from uuid import UUID
 
 from horae.core import ids
 from horae.core.dependency import check_graph
@@ -20,7 +19,7 @@ from horae.core.slot import Birth, decided_slot
 from horae.errors import InvalidDefinition, NamespaceConflict, VersionConflict, shown
 from horae.store.definitions import Compiled, build, check_batch
 from horae.store.driver import Row
-from horae.store.planning import look_ahead, plan_owed
+from horae.store.planning import Ahead, look_ahead, plan_owed
 from horae.store.records import Defined, Definition
 from horae.store.rows import (
     LOCAL_USER,
@@ -67,7 +66,7 @@ class Definer:
         self.unplannable = unplannable
         self._defaults_text = defaults_text(self.defaults)
         self._digests: list[tuple[Any, ...]] = []
-        self._ahead: dict[tuple[Any, ...], tuple[int | None, int | None]] = {}
+        self._ahead = Ahead(work)
 
     async def define(self, specs: Sequence[JobSpec]) -> tuple[Defined, ...]:
         check_batch(specs)
@@ -75,7 +74,7 @@ class Definer:
         if any(spec.depends_on for spec in specs):
             # Two definers that each close half a cycle must see one another.
             await work.transaction.rows("lock_dependencies")
-        jobs = {job.name: job for job in await work.lock_rows([str(ids.job_uuid(spec.name)) for spec in specs])}
+        jobs = {job.name: job for job in await work.lock_rows([ids.job_key(spec.name) for spec in specs])}
         # What a program says again, as it does at every start, need not be read to know that it is the same.
         repeated = {spec.name for spec in specs if self._repeats(spec, jobs.get(spec.name))}
         await work.load(job for job in jobs.values() if job.name not in repeated)
@@ -108,7 +107,7 @@ class Definer:
 
     async def _create(self, specs: Sequence[JobSpec]) -> dict[str, Defined]:
         work = self.work
-        uuids = {spec.name: str(ids.job_uuid(spec.name)) for spec in specs}
+        uuids = {spec.name: ids.job_key(spec.name) for spec in specs}
         rows = await work.transaction.rows("read_tombstones", jobs=sorted(uuids.values())) if specs else []
         tombstones = {row[0]: (row[1], row[2]) for row in rows}
         created: dict[str, Defined] = {}
@@ -126,7 +125,7 @@ class Definer:
             work.learn(uuid, definition)
             text = definition_text(definition.spec)
             job = self._new_row(uuid, definition, spec.state, cursor, text)
-            self._look_ahead(job, definition)
+            self._ahead.look(job)
             jobs.append((next(numbers), *self._inserted(job, definition)))
             versions.append(self._version(uuid, definition, text))
             tasks += _task_rows(uuid, definition)
@@ -143,18 +142,6 @@ class Definer:
         if tombstones:
             await work.transaction.many("delete_tombstones", [(uuid,) for uuid in sorted(tombstones)])
         return created
-
-    def _look_ahead(self, job: JobRow, definition: Definition) -> None:
-        """`look_ahead`, asked once for all jobs that are bound to have the same answer."""
-        settings = definition.settings
-        if settings.window is not None or job.paused_until is not None or job.moved_slot is not None:
-            look_ahead(self.work, job)
-            return
-        key = (definition.spec.schedule, settings.misfire_grace, settings.deadline, job.planned_until, job.state)
-        if key not in self._ahead:
-            look_ahead(self.work, job)
-            self._ahead[key] = (job.next_run_time, job.wake_at)
-        job.next_run_time, job.wake_at = self._ahead[key]
 
     def _new_row(self, uuid: str, definition: Definition, state: JobState, cursor: int | None, text: str) -> JobRow:
         """A job whose cursor stands at now, or where its tombstone left it."""
@@ -227,7 +214,7 @@ class Definer:
         columns = (job.uuid, *job_columns(definition), job.version)
         await work.transaction.many("change_jobs", [columns])
         await work.transaction.many("upsert_tasks", _task_rows(job.uuid, definition))
-        kept = [str(ids.task_uuid(ids.job_uuid(job.name), task.name)) for task in definition.tasks]
+        kept = [ids.task_key(job.uuid, task.name) for task in definition.tasks]
         await work.transaction.rows("retire_tasks", job=job.uuid, kept=kept)
         work.write("save_jobs", job.saved())
         work.audit(
@@ -372,10 +359,9 @@ class Definer:
 
 
 def _task_rows(job_uuid: str, definition: Definition) -> list[tuple[Any, ...]]:
-    job = UUID(job_uuid)
     return [
         (
-            job_uuid, str(ids.task_uuid(job, task.name)), task.name, position, task.kind, task.handler,
+            job_uuid, ids.task_key(job_uuid, task.name), task.name, position, task.kind, task.handler,
             to_json(task.to_dict()["settings"]) if task.settings else None,
         )
         for position, task in enumerate(definition.tasks)

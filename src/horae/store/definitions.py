@@ -18,11 +18,12 @@ from horae.store.records import Definition, Start
 from horae.store.rows import length, payload_text, required
 
 MOST_CACHED = 200_000
+MOST_WORKED_OUT = 2_000
 
 
 def build(spec: JobSpec, version: int, defaults: Mapping[str, Any]) -> Definition:
     """A definition with its effective settings: scheduler, then job, then task."""
-    settings = _effective(defaults, spec.settings)
+    settings = _worked_out.settings(defaults, spec.settings)
     tasks = tuple(
         effective(defaults, spec.settings, task.settings) if task.settings else settings for task in spec.tasks
     )
@@ -42,22 +43,24 @@ def check_batch(specs: Sequence[JobSpec]) -> None:
         payload_text(spec.name, spec.payload)
 
 
-class _Latest:
-    """The settings worked out last, and of what: of many jobs defined together, most have the very same ones."""
+class _WorkedOut:
+    """Settings by the very objects they were worked out from: of many jobs defined together, most share theirs."""
 
     def __init__(self) -> None:
-        self.given: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
-        self.settings = effective()
+        self._known: dict[tuple[int, int], tuple[Mapping[str, Any], Mapping[str, Any], Settings]] = {}
+
+    def settings(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
+        key = (id(defaults), id(given))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MOST_WORKED_OUT:
+                self._known.clear()
+            # The objects are kept with their answer: as long as they live, nothing else has their address.
+            found = self._known[key] = (defaults, given, effective(defaults, given))
+        return found[2]
 
 
-_latest = _Latest()
-
-
-def _effective(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:
-    if defaults is not _latest.given[0] or settings is not _latest.given[1]:
-        _latest.settings = effective(defaults, settings)
-        _latest.given = (defaults, settings)
-    return _latest.settings
+_worked_out = _WorkedOut()
 
 
 class Compiled:

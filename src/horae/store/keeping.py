@@ -12,7 +12,7 @@ from horae.errors import NodeNameTaken, shown
 from horae.store.dispatching import task_progress
 from horae.store.handover import after_endings, finish_once_jobs, judge_dependents
 from horae.store.operating import forget_runs
-from horae.store.planning import look_ahead
+from horae.store.planning import Ahead
 from horae.store.records import NodeRecord, Pulse, Settlement
 from horae.store.rows import JobRow, length, milliseconds, moment, optional_json, to_json
 from horae.store.settling import Settler
@@ -97,12 +97,13 @@ async def take_over(work: Work, dead: str, counter: int) -> int:
 async def _let_stand_for_all(work: Work, again: Sequence[str]) -> None:
     """Where a job owes one run however many slots have passed, the one that is started again is that one."""
     jobs = await work.lock_jobs(uuids=again)
+    ahead = Ahead(work)
     owing = [job for job in jobs.values() if work.definition(job).settings.owes_once]
     for job in owing:
         if JobState(job.state) is JobState.ENABLED:
             cursor = owed_after(Standing.ORPHANED, moment(job.planned_until), None, work.moment)
             job.planned_until = milliseconds(cursor)
-            look_ahead(work, job)
+            ahead.look(job)
             work.write("save_jobs", job.saved())
     await coalesce_unstarted(work, [job.uuid for job in owing])
 

@@ -354,6 +354,26 @@ def look_ahead(work: Work, job: JobRow) -> None:
     job.wake_at = work.now if owes else optional_milliseconds(plan.wake_at)
 
 
+class Ahead:
+    """`look_ahead` for many jobs, asked once for all that are bound to have the same answer."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._known: dict[tuple[object, ...], tuple[int | None, int | None]] = {}
+
+    def look(self, job: JobRow) -> None:
+        definition = self._work.definition(job).definition
+        settings = definition.settings
+        if settings.window is not None or job.paused_until is not None or job.moved_slot is not None:
+            look_ahead(self._work, job)
+            return
+        key = (definition.spec.schedule, settings.misfire_grace, settings.deadline, job.planned_until, job.state)
+        if key not in self._known:
+            look_ahead(self._work, job)
+            self._known[key] = (job.next_run_time, job.wake_at)
+        job.next_run_time, job.wake_at = self._known[key]
+
+
 def _alone(compiled: Compiled, cursor: int, now: datetime) -> tuple[int, int, int, str] | None:
     """The one slot that is due and the one after it, in milliseconds, then its second and its key; None where planning
     has more to say."""

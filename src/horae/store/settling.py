@@ -147,12 +147,14 @@ class Settler:
         start: bool = True,
     ) -> Advance:
         definition = compiled.definition
-        uuids = compiled.task_uuids
-        attempt_ids = {
-            end.position: ids.attempt_id(ids.task_run_id(run.run_id, uuids[end.position]), end.number)
-            for end in ends
-            if 0 <= end.position < len(uuids) and end.number > 0
-        }
+        attempt_ids: dict[int, str] = {}
+        if any(settings.retry.jitter for settings in definition.task_settings):
+            uuids = compiled.task_uuids
+            attempt_ids = {
+                end.position: ids.attempt_id(ids.task_run_id(run.run_id, uuids[end.position]), end.number)
+                for end in ends
+                if 0 <= end.position < len(uuids) and end.number > 0
+            }
         return advance(
             tasks,
             definition.settings,
