@@ -21,8 +21,8 @@ from bench.timing import table
 CHILD = "bench.declarative_child"
 SIZES = (1_000, 10_000, 100_000)
 MOST = {10_000: 5.0, 100_000: 60.0}
-"""Seconds within which all are to have been started. What was cut off is started again after an `initialize()` that takes
-it over; the specification gives that ten minutes at 100,000, and no figure here judges it."""
+"""Seconds within which all are to have been started. What was cut off is started again after an `initialize()` that
+takes it over; the specification gives that ten minutes at 100,000, and no figure here judges it."""
 MOST_TO_INITIALIZE = {100_000: 20.0}
 
 
