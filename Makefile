@@ -19,6 +19,7 @@ demo: $(DEV) ## See it work: previews, then sample jobs that run for some second
 	@$(BIN)/horae demo
 
 test: $(DEV) ## Run every test
+	@tools/sandbox.sh
 	@$(BIN)/pytest -n 2 -q
 
 torture: $(DEV) ## Kill workers, servers and disks, with twenty-five seeds

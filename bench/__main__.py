@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import catalog, declarative, engine
+from bench import catalog, ddl, declarative, engine, external
 from bench.decisions import decide_table, start_table
 from bench.schedules import between_table, next_table
 
@@ -25,7 +25,7 @@ def main() -> int:
         short += missed
     for each in short:
         print(f"short of target: {each}", file=sys.stderr)
-    codes = [catalog.main(options), engine.main(options), declarative.main(options)]
+    codes = [ddl.main(), external.main([]), catalog.main(options), engine.main(options), declarative.main(options)]
     return 1 if short or any(codes) else 0
 
 

@@ -1,4 +1,4 @@
-"""Writes what is made from other files: lifecycle diagrams, the list of errors, the whole schema of each dialect."""
+"""Writes what is made from other files: lifecycle diagrams, errors, the SQL grammar, the schema of each dialect."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from horae import declarative, errors
 from horae.core.lifecycle import MACHINES, diagram
+from horae.ddl.grammar import GRAMMAR, TOKENS
 from horae.store.migrating import schema_text
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -43,7 +44,24 @@ def errors_page() -> str:
     return "\n\n".join(["# Errors", _NOTE, intro, table]) + "\n"
 
 
-PAGES = {"lifecycle.md": lifecycle_page, "errors.md": errors_page}
+def sql_grammar_page() -> str:
+    """The grammar that the parser reads by, section by section."""
+    intro = (
+        "What the parser reads by, word for word; [sql.md](sql.md) says what it means. CAPITALS are words, in any "
+        "case; words beside each other stand together. Signs are in quotes. `[ a ]` may be left out, `{ a }` may "
+        "stand any number of times, `a | b` is one of them. A statement ends with `;` or with the text. One that "
+        "begins with SELECT, WITH or VALUES is the database's to read."
+    )
+    sections = []
+    for section in GRAMMAR.split("# ")[1:]:
+        title, _, rules = section.partition("\n")
+        sections.append(f"## {title}\n\n```\n{rules.strip()}\n```")
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in TOKENS.items()]
+    tokens = "\n".join(["| token | |", "|---|---|", *rows])
+    return "\n\n".join(["# SQL grammar", _NOTE, intro, *sections, f"## Tokens\n\n{tokens}"]) + "\n"
+
+
+PAGES = {"lifecycle.md": lifecycle_page, "errors.md": errors_page, "sql-grammar.md": sql_grammar_page}
 SCHEMAS = {dialect: STORE / dialect / "schema.sql" for dialect in ("sqlite", "postgres")}
 
 

@@ -21,11 +21,15 @@
     │   ├── DependencyCycle       1132   names the cycle
     │   ├── InvalidKrontab        1140   names file, line and column
     │   ├── InvalidFile           1141
-    │   └── InvalidStoreUrl       1142
+    │   ├── InvalidStoreUrl       1142
+    │   ├── InvalidStatement      1143   SQL text; names line and column
+    │   └── InvalidConfiguration  1144
     ├── NotFound                  1200
     │   ├── JobNotFound           1201
     │   ├── RunNotFound           1202
-    │   └── TaskNotFound          1203   no node here has a callable of that name
+    │   ├── TaskNotFound          1203   no node here has a callable of that name
+    │   ├── PrincipalNotFound     1204   no such user or role
+    │   └── SecretNotFound        1205
     ├── IllegalTransition         1300   the state did not change
     ├── StoreError                1400   the catalog's store said no; the driver's error is the cause
     │   ├── StoreUnavailable      1401   cannot be reached, or was lost at work (`outcome_unknown`)
@@ -41,12 +45,21 @@
     ├── Conflict                  1500   the request is well formed, but the catalog says otherwise
     │   ├── VersionConflict       1501   another change came first
     │   ├── NamespaceConflict     1502   another namespace owns the job
-    │   └── NodeNameTaken         1503
+    │   ├── NodeNameTaken         1503
+    │   ├── AlreadyExists         1504
+    │   └── InUse                 1505   something else still needs it
+    ├── AccessDenied              1800   the principal has no right to do this
+    │   └── LoginFailed           1801
+    ├── SecretError               1810   no master key, the wrong one, or a value that was tampered with
     └── ExecutionError            1600   what an attempt can fail of; the numbers stand in its row
         ├── TaskRaised            1601   the task's own error
         ├── TaskTimedOut          1602
         ├── TaskCrashed           1603   its process ended, was killed, or could not begin
-        └── TransactionExpired    1604   run.transaction lasted too long and was rolled back
+        ├── TransactionExpired    1604   run.transaction lasted too long and was rolled back
+        ├── StatementFailed       1605   what the database said of a SQL job
+        ├── CommandFailed         1606   an external command ended with a status other than 0, or by a signal
+        ├── CommandRefused        1607   external jobs are off, or the command is not allowed
+        └── IdentityRevoked       1608   whose job it is may not have it run any more
 
 Codes and numbers are a contract: they are stored in catalogs and matched by programs. Add, never reuse.
 """
@@ -55,56 +68,6 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from typing import Any, ClassVar
-
-__all__ = [
-    "ClockImplausible",
-    "Conflict",
-    "CronNeverFires",
-    "DependencyCycle",
-    "ExecutionError",
-    "HoraeError",
-    "IllegalTransition",
-    "InvalidConstraint",
-    "InvalidCron",
-    "InvalidDecision",
-    "InvalidDefinition",
-    "InvalidDistribution",
-    "InvalidDuration",
-    "InvalidFile",
-    "InvalidIdentifier",
-    "InvalidInput",
-    "InvalidIso8601",
-    "InvalidKrontab",
-    "InvalidName",
-    "InvalidPolicy",
-    "InvalidSchedule",
-    "InvalidSeed",
-    "InvalidStoreUrl",
-    "InvalidTime",
-    "InvalidWindow",
-    "JobNotFound",
-    "NamespaceConflict",
-    "NodeNameTaken",
-    "NotACatalog",
-    "NotFound",
-    "RunNotFound",
-    "SchemaTooNew",
-    "SchemaTooOld",
-    "StoreConflict",
-    "StoreError",
-    "StoreFull",
-    "StoreMissing",
-    "StoreReadOnly",
-    "StoreRefused",
-    "StoreUnavailable",
-    "TaskCrashed",
-    "TaskNotFound",
-    "TaskRaised",
-    "TaskTimedOut",
-    "TransactionExpired",
-    "UnknownZone",
-    "VersionConflict",
-]
 
 _LONGEST_QUOTE = 120
 
@@ -256,6 +219,28 @@ class InvalidFile(InvalidInput, code="invalid_file", number=1141): ...
 class InvalidStoreUrl(InvalidInput, code="invalid_store_url", number=1142): ...
 
 
+class InvalidStatement(InvalidInput, code="invalid_statement", number=1143):
+    """A fault in SQL text, with where it stands: `line` and `column` count from 1; `expected` is what could follow."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        line: int,
+        column: int,
+        picture: str = "",
+        expected: tuple[str, ...] = (),
+        hint: str | None = None,
+    ) -> None:
+        details = {"line": line, "column": column, "reason": reason, "expected": ", ".join(expected)}
+        below = f"\n{picture}" if picture else ""
+        super().__init__(f"line {line}, column {column}: {reason}{below}", hint=hint, details=details)
+        self.reason, self.line, self.column, self.expected = reason, line, column, expected
+
+
+class InvalidConfiguration(InvalidInput, code="invalid_configuration", number=1144): ...
+
+
 class NotFound(HoraeError, code="not_found", number=1200): ...
 
 
@@ -266,6 +251,12 @@ class RunNotFound(NotFound, code="run_not_found", number=1202): ...
 
 
 class TaskNotFound(NotFound, code="task_not_found", number=1203): ...
+
+
+class PrincipalNotFound(NotFound, code="principal_not_found", number=1204): ...
+
+
+class SecretNotFound(NotFound, code="secret_not_found", number=1205): ...
 
 
 class IllegalTransition(HoraeError, code="illegal_transition", number=1300): ...
@@ -332,6 +323,21 @@ class NamespaceConflict(Conflict, code="namespace_conflict", number=1502): ...
 class NodeNameTaken(Conflict, code="node_name_taken", number=1503): ...
 
 
+class AlreadyExists(Conflict, code="already_exists", number=1504): ...
+
+
+class InUse(Conflict, code="in_use", number=1505): ...
+
+
+class AccessDenied(HoraeError, code="access_denied", number=1800): ...
+
+
+class LoginFailed(AccessDenied, code="login_failed", number=1801): ...
+
+
+class SecretError(HoraeError, code="secret_error", number=1810): ...
+
+
 class ExecutionError(HoraeError, code="execution_error", number=1600): ...
 
 
@@ -345,3 +351,20 @@ class TaskCrashed(ExecutionError, code="task_crashed", number=1603): ...
 
 
 class TransactionExpired(ExecutionError, code="transaction_expired", number=1604): ...
+
+
+class StatementFailed(ExecutionError, code="statement_failed", number=1605): ...
+
+
+class CommandFailed(ExecutionError, code="command_failed", number=1606): ...
+
+
+class CommandRefused(ExecutionError, code="command_refused", number=1607): ...
+
+
+class IdentityRevoked(ExecutionError, code="identity_revoked", number=1608): ...
+
+
+__all__ = sorted(
+    name for name, each in list(globals().items()) if isinstance(each, type) and issubclass(each, HoraeError)
+)

@@ -15,8 +15,15 @@ from horae.core.krontab import parse_file
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
-IN_ORDER = {"README.md", "docs/jobs.md", "docs/testing.md", "docs/exactly-once.md", "docs/declarative.md"}
-"""Pages whose blocks go on from one another: tests/examples runs those."""
+IN_ORDER = {
+    "README.md",
+    "docs/jobs.md",
+    "docs/testing.md",
+    "docs/exactly-once.md",
+    "docs/declarative.md",
+    "docs/job-types.md",
+}
+"""Pages whose blocks go on from one another: tests/examples runs those, and tests/work the last."""
 ALONE = [path for path in DOCUMENTS if str(path.relative_to(ROOT)) not in IN_ORDER]
 
 

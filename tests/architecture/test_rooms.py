@@ -45,13 +45,21 @@ MAY_IMPORT = {
         "metrics",
         "logs",
         "config",
+        "ddl",
     },
     "__init__": {"core", "app", "runners"},
 }
-DOORS = {"port", "repeat"}
+DOORS = {"port", "repeat", "vault"}
 """What of a store or a coordinator everybody may see: its protocol, and the way to call it again."""
 NAMES_CONCRETE = {"app", "testing", "store", "cluster"}
-THIRD_PARTY = {"tzdata": {"core"}, "apsw": {"store"}, "psycopg": {"store"}, "psycopg_pool": {"store"}}
+THIRD_PARTY = {
+    "tzdata": {"core"},
+    "apsw": {"store"},
+    "psycopg": {"store"},
+    "psycopg_pool": {"store"},
+    "argon2": {"security"},
+    "cryptography": {"security"},
+}
 """Which rooms may import what is not ours and not the standard library's."""
 
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -345,7 +345,8 @@ plain = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
-tasks = st.builds(TaskSpec, names, st.text(max_size=8), st.sampled_from(["PYTHON", "SQL"]), task_settings)
+letters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+tasks = st.builds(TaskSpec, names, st.text(letters, max_size=8), st.sampled_from(["PYTHON", "SQL"]), task_settings)
 specs = st.builds(
     JobSpec,
     names,
@@ -354,7 +355,7 @@ specs = st.builds(
     job_settings,
     plain,
     st.lists(names, max_size=3).map(tuple),
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20),
+    st.text(letters, max_size=20),
     st.sampled_from(JobState),
     st.lists(names, max_size=3).map(tuple),
     names,

@@ -17,6 +17,7 @@ BEGIN
     SELECT string_agg(format('sys.%I', tablename), ', ') INTO found
     FROM pg_tables WHERE schemaname = 'sys' AND tablename NOT IN ('schema_migrations', 'users');
     EXECUTE 'TRUNCATE ' || found || ' RESTART IDENTITY CASCADE';
+    DELETE FROM sys.users WHERE user_name <> 'local';
     PERFORM setval('sys.run_numbers', 1, false);
 END $$
 """

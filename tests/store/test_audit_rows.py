@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from hashlib import sha256
 from uuid import UUID
 
@@ -19,7 +20,7 @@ NODE = UUID("00000000-0000-4000-8000-000000000001")
 def test_every_change_of_a_job_and_every_end_of_a_run_leaves_its_row(place: Place) -> None:
     async def body(store: Store) -> None:
         await store.join(NODE)
-        await store.define([minutely("a"), minutely("b")], by="ann")
+        await store.define([replace(minutely(name), owner="local") for name in "ab"], by="ann")
         await store.set_state("a", JobState.PAUSED, by="bob")
         await store.set_state("a", JobState.ENABLED, by="bob")
         clock.advance("1m")
@@ -42,6 +43,7 @@ def test_every_change_of_a_job_and_every_end_of_a_run_leaves_its_row(place: Plac
         ("JOB_CREATED", "ann"),
         ("JOB_MODIFIED", "bob"),
         ("JOB_MODIFIED", "bob"),
+        ("RUNS_FORGOTTEN", "ann"),
         ("JOB_DELETED", "ann"),
     ]
     assert {row[0]: row[2] for row in rows if row[1] == str(NODE)} == {"JOB_FAILED": "FAILED", "JOB_EXECUTED": "OK"}

@@ -101,7 +101,7 @@ def test_foreign_statements_run_under_the_servers_settings_and_settling_under_ou
             await joined.settle(worker.word(0))
 
     asyncio.run(with_worker(place, body))
-    assert seen == [[("off", "pg_catalog")]]
+    assert seen == [[("off", "pg_catalog, pg_temp")]]
 
 
 def test_uuids_are_read_as_the_driver_reads_them(place: Place) -> None:

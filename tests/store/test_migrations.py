@@ -24,8 +24,22 @@ from horae.testing.clock import ManualClock
 
 NEXT = Migration(len(migrations("sqlite")) + 1, "notes", "CREATE TABLE sys.notes (note TEXT);\n-- min_reader: 1\n", 1)
 BREAKING = replace(NEXT, min_reader=NEXT.number)
-NAMES = ["catalog", "claims", "declared"]
+NAMES = ["catalog", "claims", "declared", "vault"]
 UNDONE = {
+    4: [
+        "DROP VIEW sys.performance",
+        "DROP INDEX sys.job_runs_failed",
+        "DROP INDEX sys.audit_unsealed",
+        "DROP INDEX sys.audit_position",
+        "ALTER TABLE sys.audit DROP COLUMN position",
+        "ALTER TABLE sys.audit DROP COLUMN seal",
+        "ALTER TABLE sys.audit_seals DROP COLUMN rows_digest",
+        "ALTER TABLE sys.audit_seals RENAME COLUMN first_position TO first_audit_no",
+        "ALTER TABLE sys.audit_seals RENAME COLUMN last_position TO last_audit_no",
+        "ALTER TABLE sys.users DROP COLUMN database_role",
+        "ALTER TABLE sys.roles DROP COLUMN database_role",
+        "DROP TABLE sys.secrets",
+    ],
     3: ["ALTER TABLE sys.jobs DROP COLUMN last_attempt_at", "ALTER TABLE sys.jobs DROP COLUMN last_success_at"],
     2: ["ALTER TABLE sys.job_versions DROP COLUMN plain_start", "ALTER SEQUENCE sys.run_numbers INCREMENT BY 1"],
 }
@@ -121,7 +135,7 @@ def set_back(place: Place, number: int) -> None:
         place.sql(f"DELETE FROM sys.schema_migrations WHERE number = {each}")
 
 
-@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("number", [2, 3, 4])
 def test_jobs_of_a_catalog_from_before_a_migration_go_on_after_it(empty: Place, number: int) -> None:
     clock, node = ManualClock(), uuid4()
 
@@ -174,6 +188,41 @@ def test_what_ran_before_the_third_migration_is_remembered_after_it(empty: Place
     asyncio.run(opened(empty, clock, after))
 
 
+def test_what_was_written_before_the_fourth_migration_is_sealed_and_shown_after_it(empty: Place) -> None:
+    clock = ManualClock()
+
+    async def before(store: Store) -> None:
+        await store.define([minutely("a"), minutely("b")])
+        await store.drop(["b"])
+
+    async def after() -> None:
+        store = empty.store(clock)
+        await store.open()
+        try:
+            assert [(each.name, each.owner) for each in await store.jobs()] == [("a", "local")]
+            await store.create_user("ann")
+            await store.define([minutely("b")], by="ann")
+            assert await store.seal() == 5
+            events = [row.event for row in await store.audit()]
+            assert events == ["JOB_CREATED", "JOB_CREATED", "JOB_DELETED", "USER_CREATED", "JOB_CREATED"]
+            assert [(seal.first, seal.last) for seal in await store.seals()] == [(1, 5)]
+        finally:
+            await store.close()
+
+    asyncio.run(opened(empty, clock, before))
+    set_back(empty, 4)
+    asyncio.run(migrated(empty))
+    asyncio.run(after())
+
+
+def test_the_release_before_the_fourth_migration_goes_on_after_it(empty: Place) -> None:
+    """What it wrote into the tables that changed, it can still write."""
+    asyncio.run(migrated(empty))
+    empty.sql("INSERT INTO sys.audit (at, event, actor, outcome) VALUES (1, 'JOB_DELETED', 'local', 'OK')")
+    assert empty.sql("SELECT event, position FROM sys.audit") == [("JOB_DELETED", None)]
+    asyncio.run(checked(empty, own(empty)[:3]))
+
+
 def test_a_migration_that_fails_leaves_nothing_behind(empty: Place) -> None:
     broken = replace(NEXT, text="CREATE TABLE sys.notes (note TEXT); CREATE TABLE sys.notes (note TEXT);")
     asyncio.run(migrated(empty))
@@ -196,6 +245,6 @@ def test_the_text_of_applied_migrations_is_frozen() -> None:
 
 
 FROZEN = {
-    "sqlite": ["a098dd91c6ca2fab", "ef0a01bcca3f9cc8", "2c575f1fece8694c"],
-    "postgres": ["ab6d539c649ddc5c", "caffe142fbc874f2", "270e1064ca706a58"],
+    "sqlite": ["a098dd91c6ca2fab", "ef0a01bcca3f9cc8", "2c575f1fece8694c", "a750eff4f5972d02"],
+    "postgres": ["ab6d539c649ddc5c", "caffe142fbc874f2", "270e1064ca706a58", "ee8ddec7f4519206"],
 }

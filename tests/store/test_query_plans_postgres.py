@@ -73,6 +73,9 @@ INSERT INTO sys.task_runs (run_no, position, task_name, state, attempts, started
 SELECT n, 0, 'task', 'SUCCESS', 1, {NOW}, {NOW} FROM generate_series(1, {_SAMPLE}) n;
 INSERT INTO sys.task_attempts (run_no, position, attempt_no, state, fence, started_at, ended_at)
 SELECT n, 0, 1, 'SUCCESS', 1, {NOW}, {NOW} FROM generate_series(1, {_SAMPLE}) n;
+INSERT INTO sys.audit (at, event, actor, outcome, position)
+SELECT {NOW}, 'JOB_EXECUTED', 'node', 'OK', CASE WHEN n <= {_SAMPLE} - 40 THEN n END
+FROM generate_series(1, {_SAMPLE}) n;
 ANALYZE;
 """
 

@@ -27,6 +27,7 @@ OPERATIONS = (
     "runs",
     "schedule",
     "scrape",
+    "sql",
     "trigger",
 )
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Unpack, overload
 
 from horae.app.builder import Function, JobBuilder, Policies, check_isolation, names
 from horae.app.operations import Operations
 from horae.control.commands import Commands, Definer
+from horae.control.service import Kept
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec, TaskSpec, parse_settings
+from horae.core.kronjob import job_from_krontab
+from horae.core.krontab import read_jobs
 from horae.engine.engine import Engine
 from horae.engine.hooks import Hook, Hooks
 from horae.engine.registry import Registry
-from horae.errors import InvalidDefinition, InvalidPolicy, TaskNotFound, shown
+from horae.errors import InvalidDefinition, InvalidFile, InvalidPolicy, TaskNotFound, shown
 from horae.events import AttemptEnded, DefinitionsRegistered, HookFailed, LoopFailed, StoreLost, Stream
 from horae.store.port import Defined, Store
 
@@ -36,6 +40,7 @@ class Definitions(Operations):
         self.hooks = Hooks()
         self.engine: Engine | None = None
         self._builders: dict[str, JobBuilder] = {}
+        self._krontab: dict[str, JobSpec] = {}
         self._pools: dict[str, int] = {}
         self._definer: tuple[Store, Definer] | None = None
         self._unwritten = False
@@ -100,6 +105,43 @@ class Definitions(Operations):
             return function
 
         return add
+
+    @overload
+    def procedure(self, name: Function, /) -> Function: ...
+
+    @overload
+    def procedure(self, name: str | None = None) -> Callable[[Function], Function]: ...
+
+    def procedure(self, name: Any = None) -> Any:
+        """Registers a callable that jobs CALL by name, with the arguments they give: `@app.procedure("tidy")`. One with
+        a parameter called `run` is given the Run too."""
+        if callable(name):
+            self.registry.add_procedure(name.__name__, name)
+            return name
+
+        def add(function: Function) -> Function:
+            self.registry.add_procedure(name or function.__name__, function)
+            return function
+
+        return add
+
+    def krontab(self, file: str | Path) -> tuple[str, ...]:
+        """Defines the jobs of a krontab file, whose commands run as EXTERNAL jobs do, where the configuration allows
+        them; their names. Raises InvalidKrontab for a fault in it, and InvalidDefinition for a name in use."""
+        path = Path(file)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidFile(f"{path}: cannot be read: {error}") from error
+        found = [job_from_krontab(each.job, namespace=self.namespace) for each in read_jobs(text, file=str(path))]
+        for spec in found:
+            if spec.name in self._builders or spec.name in self._krontab:
+                raise InvalidDefinition(
+                    f"Job {shown(spec.name)} of {path} is defined twice", hint="Give one of them another name."
+                )
+        self._krontab |= {spec.name: spec for spec in found}
+        self._write_soon()
+        return tuple(spec.name for spec in found)
 
     def pool(self, name: str, limit: int) -> None:
         """At most `limit` runs of the jobs in this pool run at once, on all nodes together."""
@@ -186,7 +228,7 @@ class Definitions(Operations):
 
     def specs(self) -> list[JobSpec]:
         """Every job defined in code, as it stands."""
-        return [builder.spec() for builder in self._builders.values()]
+        return [*(builder.spec() for builder in self._builders.values()), *self._krontab.values()]
 
     def _write_soon(self) -> None:
         loop = self.home.loop
@@ -214,14 +256,17 @@ class Definitions(Operations):
             self._unwritten = True
             self.events.emit(LoopFailed("definitions", f"{type(error).__name__}: {error}"))
 
-    async def register(self, store: Store) -> None:
+    async def register(self, store: Kept) -> None:
         """Writes what the code defines to the catalog; what is as it was changes nothing there."""
         self._unwritten = False
         commands = Commands(store)
         for name, limit in self._pools.items():
             await store.set_pool(name, limit)
         counts = {"created": 0, "changed": 0, "unchanged": 0}
+        if self.registry.procedures:
+            await store.register_procedures({name: name for name in self.registry.procedures})
         specs = [builder.spec() for builder in self._builders.values() if self.engine is None or builder.has_tasks]
+        specs += self._krontab.values()
         for index in range(0, len(specs), DEFINED_AT_ONCE):
             batch = specs[index : index + DEFINED_AT_ONCE]
             for each in await commands.define(batch, defaults=self.defaults):

@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from horae.app.winding import wind_up
+from horae.control.service import Kept
 from horae.errors import Conflict, HoraeError
 from horae.runners import transaction
 from horae.runners.waiting import awaited
-from horae.store.port import Store
 
 Answer = TypeVar("Answer")
 CLOSING = 5.0
@@ -31,8 +31,8 @@ class Home:
         self._make = make
         self._ready = ready
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._store: Store | None = None
-        self._opening: asyncio.Task[Store] | None = None
+        self._store: Kept | None = None
+        self._opening: asyncio.Task[Kept] | None = None
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
 
@@ -40,7 +40,7 @@ class Home:
     def loop(self) -> asyncio.AbstractEventLoop | None:
         return self._loop
 
-    async def call(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
+    async def call(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         """Does `work` with the open store, from whatever loop this is awaited in."""
         self.refuse_inside_transaction()
         running = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ class Home:
         assert home is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._there(work), home))
 
-    def call_blocking(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
+    def call_blocking(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         """The same from sync code. Raises Conflict in a thread whose event loop it would block."""
         self.refuse_inside_transaction()
         with suppress(RuntimeError):
@@ -70,10 +70,10 @@ class Home:
         answer: Future[Answer] = asyncio.run_coroutine_threadsafe(self._there(work), home)
         return awaited(answer)
 
-    async def _there(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
+    async def _there(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         return await work(await self.store())
 
-    async def store(self) -> Store:
+    async def store(self) -> Kept:
         """The open store, in its own loop; several who ask at once wait for one opening."""
         if self._store is not None:
             return self._store
@@ -85,8 +85,8 @@ class Home:
             if self._opening is not None and self._opening.done():
                 self._opening = None
 
-    async def _open(self) -> Store:
-        store: Store = self._make()
+    async def _open(self) -> Kept:
+        store: Kept = self._make()
         try:
             await self._ready(store)
         except BaseException:

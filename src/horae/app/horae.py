@@ -15,15 +15,18 @@ from horae.app.home import Home
 from horae.app.service import blocked_run
 from horae.app.stores import make_store, ready
 from horae.app.ticker import Ticker
+from horae.app.tools import Toolbox, configured
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.ids import checked_name
 from horae.core.policy import chosen
 from horae.engine.engine import Engine, Host
+from horae.engine.tools import Tools
 from horae.engine.tuning import SHUTDOWNS, Tuning, parse_tuning
 from horae.errors import Conflict, InvalidPolicy, StoreError, shown
 from horae.events import Stream
 from horae.logs import attach
 from horae.metrics import Metrics
+from horae.security.access import Kept
 from horae.store.port import Store
 
 
@@ -53,7 +56,10 @@ class Horae(Definitions):
         self.slots = max_concurrent_jobs
         self.grace_period = parse_duration(grace_period, name="grace_period").total_seconds()
         self.shutdown = chosen(shutdown, SHUTDOWNS, "shutdown")
-        self.tuning = parse_tuning(settings)
+        given = dict(settings or {})
+        self.configuration = configured(given.pop("configuration", None))
+        self.toolbox = Toolbox(self.configuration)
+        self.tuning = parse_tuning({**self.configuration.scheduler, **given})
         self.events = Stream()
         self.metrics = Metrics()
         self.metrics.attach(self.events)
@@ -121,6 +127,8 @@ class Horae(Definitions):
             await asyncio.to_thread(self.stop)
         self.home.settle_here()
         store = await self.home.store()
+        tools = self.make_tools(store, simulated=host is not None)
+        self.registry.able(tools.abilities)
         await self.register(store)
         engine = Engine(
             store,
@@ -133,11 +141,15 @@ class Horae(Definitions):
             grace_period=self.grace_period,
             shutdown=self.shutdown,
             host=host,
+            tools=tools,
         )
         await engine.start(lambda: self.prepare(store))
         self.engine = engine
         self._phase = "running"
         return engine
+
+    def make_tools(self, vault: Kept, *, simulated: bool) -> Tools:
+        return self.toolbox.tools(vault, simulated=simulated)
 
     async def prepare(self, store: Store) -> None:
         """Done once the node has joined and before it begins; for apps of another kind."""

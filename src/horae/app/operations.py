@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from horae.app.home import Home
+from horae.app.tools import Toolbox
 from horae.control.commands import Commands, RunRef
 from horae.control.queries import Queries
+from horae.control.service import Kept, Service, as_user
 from horae.core.lifecycle import RunState
 from horae.core.report import Report
+from horae.engine.tuning import checked_system
 from horae.store.port import JobRecord, RunRecord
+
+if TYPE_CHECKING:
+    from horae.ddl.session import Result
 
 Answer = TypeVar("Answer")
 
@@ -20,6 +26,7 @@ class Operations:
     """They work on an app that was not started too: the store is opened at first use, and nothing is run."""
 
     home: Home
+    toolbox: Toolbox
 
     async def written(self) -> None:
         """Waits for definitions that a running app was given a moment ago."""
@@ -31,6 +38,24 @@ class Operations:
     async def _query(self, work: Callable[[Queries], Awaitable[Answer]]) -> Answer:
         await self.written()
         return await self.home.call(lambda store: work(Queries(store)))
+
+    async def serve(self, work: Callable[[Service], Awaitable[Answer]], user: str | None = None) -> Answer:
+        """Does `work` in the name of a user; None is whoever opened the store, who may do everything."""
+
+        async def there(store: Kept) -> Answer:
+            who = await as_user(store, user)
+            return await work(Service(store, who, keyring=self.toolbox.keyring, known=checked_system))
+
+        await self.written()
+        return await self.home.call(there)
+
+    async def sql(self, text: str, user: str | None = None) -> Result:
+        """Carries out SQL statements, all of them or none, and answers the last: its rows, their `columns`, and
+        `message`. In the name of `user`, who may do what they were granted; None: whoever opened the store."""
+        # Imported here: programs that never say any SQL start without its grammar.
+        from horae.ddl.session import Session
+
+        return await self.serve(lambda service: Session(service).run(text), user)
 
     async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef:
         return await self._command(lambda commands: commands.trigger(name, payload, key))

@@ -18,7 +18,8 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Errors of ours are told in a line or two, never as a traceback."""
-    parsed = build_parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    parsed = build_parser(given).parse_args(given)
     screen = Screen(as_json=parsed.json)
     try:
         code: int = parsed.run(parsed, screen)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Sequence
 
+from horae.cli.groups import add_groups
+from horae.cli.parsing import Commands, Parser, add_store, command
 from horae.version import __version__
-
-if TYPE_CHECKING:
-    from horae.cli.screen import Screen
-
-Command = Callable[[argparse.Namespace, "Screen"], int]
 
 _NEXT_EXAMPLES = """examples:
   horae next "0 9 * * 1-5" --tz Europe/Berlin --count 10
@@ -41,18 +34,10 @@ _DOCTOR_EXAMPLES = """examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is usually behind words too many: a cron expression that the shell took apart."""
-
-    def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized arguments") and "next" in self.prog.split() + sys.argv[1:2]:
-            message += '\n       Put a cron expression in quotes: horae next "0 9 * * 1-5".'
-        super().error(message)
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
-    parser = _Parser(
+def build_parser(given: Sequence[str] | None = None) -> Parser:
+    """The whole command line; or, of the words that were `given`, as much of it as they could ask for."""
+    wanted = None if given is None else next((word for word in given if not word.startswith("-")), "")
+    parser = Parser(
         prog="horae",
         description="The scheduler that can say what it will run, prove what it ran, and run it once.",
         epilog="Run 'horae COMMAND --help' for a command's arguments and examples.",
@@ -65,34 +50,12 @@ def build_parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_migrate(commands)
     _add_doctor(commands)
+    add_groups(commands, wanted)
     return parser
 
 
-def _command(
-    commands: argparse._SubParsersAction[_Parser], name: str, summary: str, epilog: str = ""
-) -> argparse.ArgumentParser:
-    added = commands.add_parser(
-        name,
-        help=summary,
-        description=summary,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    added.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    added.set_defaults(run=_late(name))
-    return added
-
-
-def _late(name: str) -> Command:
-    def run(arguments: argparse.Namespace, screen: Screen) -> int:
-        code: int = import_module(f"horae.cli.{name}").run(arguments, screen)
-        return code
-
-    return run
-
-
-def _add_next(commands: argparse._SubParsersAction[_Parser]) -> None:
-    added = _command(commands, "next", "Show when a schedule fires next.", _NEXT_EXAMPLES)
+def _add_next(commands: Commands[Parser]) -> None:
+    added = command(commands, "next", "Show when a schedule fires next.", _NEXT_EXAMPLES)
     added.add_argument("target", help="a cron expression, 'every 90s', ISO 8601 such as P1M, or a krontab file")
     added.add_argument("job", nargs="?", help="with a file: the job to show (all of them when left out)")
     added.add_argument("--tz", metavar="ZONE", help="IANA time zone of the schedule (default UTC)")
@@ -105,9 +68,9 @@ def _add_next(commands: argparse._SubParsersAction[_Parser]) -> None:
     added.add_argument("--year", type=int, help="the year to draw (default this year; implies --calendar)")
 
 
-def _add_explain(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_explain(commands: Commands[Parser]) -> None:
     summary = "Show how the start of one occurrence is decided: window, seed, every candidate."
-    added = _command(
+    added = command(
         commands,
         "explain",
         summary,
@@ -118,8 +81,8 @@ def _add_explain(commands: argparse._SubParsersAction[_Parser]) -> None:
     added.add_argument("--at", default=None, metavar="TIME", help="nominal time of the run (default the next)")
 
 
-def _add_lint(commands: argparse._SubParsersAction[_Parser]) -> None:
-    added = _command(
+def _add_lint(commands: Commands[Parser]) -> None:
+    added = command(
         commands,
         "lint",
         "Check krontab files: faults with line and column, and what was probably not meant.",
@@ -129,9 +92,9 @@ def _add_lint(commands: argparse._SubParsersAction[_Parser]) -> None:
     added.add_argument("--strict", action="store_true", help="count warnings as faults")
 
 
-def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_demo(commands: Commands[Parser]) -> None:
     summary = "See it work: previews, then sample jobs that run for some seconds on a catalog of their own."
-    added = _command(commands, "demo", summary)
+    added = command(commands, "demo", summary)
     added.add_argument("--seconds", type=float, default=8.0, help="how long the sample jobs run (default 8)")
     added.add_argument(
         "--no-run", action="store_true", help="only the previews, all of them; nothing is run or written"
@@ -139,16 +102,16 @@ def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     added.add_argument("--save", metavar="FILE", help="write the sample jobs to FILE instead, to try them yourself")
 
 
-def _add_migrate(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_migrate(commands: Commands[Parser]) -> None:
     summary = "Create the catalog, or bring its schema up to date. Safe while others work, and to repeat."
-    added = _command(commands, "migrate", summary, _MIGRATE_EXAMPLES)
-    added.add_argument("--store", metavar="URL", help="the catalog (default $HORAE_STORE, else sqlite:///horae.db)")
+    added = command(commands, "migrate", summary, _MIGRATE_EXAMPLES)
+    add_store(added, user=False)
     added.add_argument("--dry-run", action="store_true", help="say what would be done and change nothing")
 
 
-def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_doctor(commands: Commands[Parser]) -> None:
     summary = (
         "Say what is wrong with a catalog: jobs that no node can run, runs that wait too long, nodes that are gone."
     )
-    added = _command(commands, "doctor", summary, _DOCTOR_EXAMPLES)
-    added.add_argument("--store", metavar="URL", help="the catalog (default $HORAE_STORE, else sqlite:///horae.db)")
+    added = command(commands, "doctor", summary, _DOCTOR_EXAMPLES)
+    add_store(added, user=False)

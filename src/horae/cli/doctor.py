@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from horae.app import examine_store
-from horae.cli.migrate import DEFAULT_STORE
+from horae.cli.files import store_url
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
-    url = arguments.store or os.environ.get("HORAE_STORE") or DEFAULT_STORE
+    url = store_url(arguments)
     examination = asyncio.run(examine_store(url))
     screen.data(examination.to_dict())
     for finding in examination.findings:

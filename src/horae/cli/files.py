@@ -1,14 +1,23 @@
-"""Reading what the user named: a file or standard input, as UTF-8, of a sane size."""
+"""Reading what the user named: a file or standard input, as UTF-8, of a sane size; which store; the clock."""
 
 from __future__ import annotations
 
+import os
 import sys
+from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from horae.errors import InvalidFile, NotFound, shown
 
 LARGEST_FILE = 16 * 1024 * 1024
+DEFAULT_STORE = "sqlite:///horae.db"
+
+
+def store_url(arguments: Namespace) -> str:
+    """The catalog's address: as the command line says, else as the environment does, else a file right here."""
+    url: str = arguments.store or os.environ.get("HORAE_STORE") or DEFAULT_STORE
+    return url
 
 
 def read_text(name: str) -> str:

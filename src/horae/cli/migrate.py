@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from horae.app import migrate_store
+from horae.cli.files import store_url
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
-DEFAULT_STORE = "sqlite:///horae.db"
-
 
 def run(arguments: Namespace, screen: Screen) -> int:
-    url = arguments.store or os.environ.get("HORAE_STORE") or DEFAULT_STORE
+    url = store_url(arguments)
     verb = "would apply" if arguments.dry_run else "applied"
 
     def announce(number: int, name: str) -> None:

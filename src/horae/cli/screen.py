@@ -39,9 +39,25 @@ class Screen:
         if self.as_json:
             self.out.write(_json(value))
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()) -> None:
-        """Columns as wide as their widest cell; `styles` names one style a column, empty for none."""
+    def table(
+        self,
+        header: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        styles: Sequence[str] = (),
+        *,
+        cut: bool = False,
+    ) -> int:
+        """Columns as wide as their widest cell; `styles` names one style a column, empty for none. With `cut`, what is
+        too wide for the terminal is shortened, and columns at the end left out: how many is answered."""
         widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+        hidden = 0
+        if cut and self.width is not None:
+            room = max(20, self.width - 2)
+            widths = fitted(widths, room)
+            hidden = len(header) - len(widths)
+            header, *rows = [
+                [shortened(cell, width) for cell, width in zip(row, widths, strict=False)] for row in (header, *rows)
+            ]
         titles = [cell.ljust(width) for cell, width in zip(header, widths, strict=True)]
         self.line(f"  {self.style('  '.join(titles).rstrip(), 'dim')}")
         for row in rows:
@@ -51,6 +67,30 @@ class Screen:
                 style = styles[column] if column < len(styles) else ""
                 cells.append(self.style(text, style) if style and cell else text)
             self.line("  " + "  ".join(cells).rstrip())
+        return hidden
+
+    @property
+    def width(self) -> int | None:
+        """The terminal's columns; None where there is no terminal, and so no end to a line."""
+        if not self.out.isatty():
+            return None
+        # Imported here: most commands never ask.
+        from shutil import get_terminal_size
+
+        return get_terminal_size().columns
+
+    def note(self, text: str) -> None:
+        """Something besides the answer, for the person who looks on."""
+        if not self.as_json:
+            self.out.flush()
+            self.errors.write(f"{text}\n")
+            self.errors.flush()
+
+    def progress(self, text: str) -> None:
+        """A line that the next one takes the place of; only where somebody sees it. Empty takes it away."""
+        if not self.as_json and self.errors.isatty():
+            self.errors.write(f"\r\033[K{text}")
+            self.errors.flush()
 
     def error(self, error: HoraeError) -> None:
         """Tells an error on the error stream: what, where, and the next step."""
@@ -63,6 +103,22 @@ class Screen:
 
     def flush(self) -> None:
         self.out.flush()
+
+
+def fitted(widths: Sequence[int], room: int, *, least: int = 6, between: int = 2) -> list[int]:
+    """Widths that fit into `room`: the widest columns give first; where that is not enough, the last are left out."""
+    kept = [min(width, room) for width in widths]
+    while len(kept) > 1 and sum(min(width, least) + between for width in kept) - between > room:
+        kept.pop()
+    over = sum(kept) + between * (len(kept) - 1) - room
+    while over > 0 and max(kept) > 1:
+        kept[kept.index(max(kept))] -= 1
+        over -= 1
+    return kept
+
+
+def shortened(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else cell[: max(0, width - 1)] + "…"
 
 
 def _writable(stream: TextIO | None) -> TextIO:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from time import time_ns
-from typing import Any
+from typing import Any, TypeVar
 
 from horae.core import ids
+from horae.core.access import Privilege
 from horae.core.ids import checked_name
 from horae.core.instant import aware
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.errors import Conflict, InvalidInput, JobNotFound, StoreConflict, StoreUnavailable, shown
+from horae.security.access import Gate
 from horae.store.port import Admission, Admitted, Defined, JobRecord, Origin, Store
 from horae.store.repeat import repeated
 
+Answer = TypeVar("Answer")
 MOST_BACKFILLED = 100_000
 ADMITTED_AT_ONCE = 500
 
@@ -41,11 +44,26 @@ class RunRef(str):
         return str(self)
 
 
-class Commands:
-    """Operations on the catalog, in the name of `by`."""
+class Asking:
+    """Verbs asked of a store, through a gate where there is one that is not open.
 
-    def __init__(self, store: Store, *, by: str = "local") -> None:
+    Verbs that share one transaction are not `alone`: one of them cannot be done again by itself, only all of them.
+    """
+
+    def __init__(self, store: Store, gate: Gate | None, *, alone: bool) -> None:
         self._store = store
+        self._gate = None if gate is None or gate.is_open else gate
+        self._alone = alone
+
+    async def _asked(self, verb: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await (repeated(verb) if self._alone else verb())
+
+
+class Commands(Asking):
+    """Operations on the catalog, in the name of `by`, whom the gate lets do what they may. Without one, all is let."""
+
+    def __init__(self, store: Store, *, by: str = "local", gate: Gate | None = None, alone: bool = True) -> None:
+        super().__init__(store, gate, alone=alone)
         self._by = by
 
     async def define(
@@ -54,27 +72,52 @@ class Commands:
         *,
         source: str = "code",
         defaults: Mapping[str, Any] | None = None,
+        expected: Mapping[str, int] | None = None,
     ) -> tuple[Defined, ...]:
-        return await repeated(lambda: self._store.define(specs, by=self._by, source=source, defaults=defaults))
+        if self._gate is not None:
+            present = {job.name: job for job in await self._store.jobs([spec.name for spec in specs])}
+            for spec in specs:
+                # Whoever means a new job is told that there is one already, and not that it is another's.
+                is_new = expected is not None and expected.get(spec.name) == 0
+                await self._gate.define(spec, None if is_new else present.get(spec.name))
+        return await self._asked(
+            lambda: self._store.define(specs, by=self._by, source=source, defaults=defaults, expected=expected)
+        )
+
+    async def _may(self, privilege: Privilege, name: str, action: str) -> None:
+        if self._gate is not None:
+            job = await self._job(name)
+            await self._gate.require(privilege, name, owner=job.owner, action=action)
+
+    async def _may_touch(self, run_id: str, action: str) -> None:
+        """Whether the run's job is one whose runs may be touched."""
+        if self._gate is not None:
+            history = await self._asked(lambda: self._store.history(run_id))
+            await self._may(Privilege.EXECUTE_JOB, history.record.job_name, action)
 
     async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef:
         """A run now, beside the schedule. The same key always answers with the same run."""
+        await self._may(Privilege.EXECUTE_JOB, name, "run it")
+        if payload is not None and self._gate is not None:
+            await self._gate.require_owner(name, "run it with another payload")
         if key is None:
             # A key of our own lets a lost answer be asked for again.
             key = str(ids.uuid7(time_ns() // 1_000_000, os.urandom(10)))
         request = Admission(name, Origin.TRIGGER, self._by, key=checked_name(key, "key"), payload=payload)
-        return await repeated(lambda: self._admit(request))
+        return await self._asked(lambda: self._admit(request))
 
     async def pause(self, name: str, until: datetime | None = None, note: str | None = None) -> None:
         """Slots pass and are recorded as skipped, until it is resumed or `until` has come."""
         end = None if until is None else aware(until, "until")
         ids.checked_text(note, "note")
+        await self._may(Privilege.ALTER_JOB, name, "pause it")
         job = await self._job(name)
         if job.state is JobState.DISABLED:
             raise Conflict(f"Job {shown(name)} is disabled: there is nothing to pause", hint="Enable it first.")
         await self._set_state(name, JobState.PAUSED, until=end, note=note)
 
     async def resume(self, name: str) -> None:
+        await self._may(Privilege.ALTER_JOB, name, "resume it")
         job = await self._job(name)
         if job.state is JobState.DISABLED:
             raise Conflict(f"Job {shown(name)} is disabled, not paused", hint="Enable it instead.")
@@ -82,30 +125,40 @@ class Commands:
             await self._set_state(name, JobState.ENABLED)
 
     async def enable(self, name: str) -> None:
+        await self._may(Privilege.ALTER_JOB, name, "enable it")
         if (await self._job(name)).state is not JobState.ENABLED:
             await self._set_state(name, JobState.ENABLED)
 
     async def disable(self, name: str) -> None:
+        await self._may(Privilege.ALTER_JOB, name, "disable it")
         if (await self._job(name)).state is not JobState.DISABLED:
             await self._set_state(name, JobState.DISABLED)
 
     async def _set_state(
         self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None
     ) -> None:
-        await repeated(lambda: self._store.set_state(name, state, until=until, note=note, by=self._by))
+        await self._asked(lambda: self._store.set_state(name, state, until=until, note=note, by=self._by))
 
     async def reschedule(self, name: str, at: datetime) -> datetime:
         """Moves the next slot to `at`, and nothing else; returns the slot's own time, which stays its identity."""
         moment = aware(at, "at")
-        return await repeated(lambda: self._store.reschedule(name, moment, by=self._by))
+        await self._may(Privilege.ALTER_JOB, name, "move its next run")
+        return await self._asked(lambda: self._store.reschedule(name, moment, by=self._by))
 
     async def drop(self, name: str, keep_history: bool = False) -> None:  # noqa: FBT001, FBT002 - the public signature
-        await repeated(lambda: self._store.drop([name], keep_history=keep_history, by=self._by))
+        await self.drop_all([name], keep_history=keep_history)
+
+    async def drop_all(self, names: Sequence[str], *, keep_history: bool = False) -> int:
+        """All of them or none; how many there were."""
+        for name in names:
+            await self._may(Privilege.DROP_JOB, name, "drop it")
+        return await self._asked(lambda: self._store.drop(names, keep_history=keep_history, by=self._by))
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> RunState:
         """Ends a run that has not started, asks one that runs to stop; answers its state after that."""
         ids.checked_text(reason, "reason")
-        states = await repeated(lambda: self._store.cancel([str(run_id)], by=self._by, reason=reason))
+        await self._may_touch(str(run_id), "cancel its runs")
+        states = await self._asked(lambda: self._store.cancel([str(run_id)], by=self._by, reason=reason))
         return states[0]
 
     async def replay(self, run_id: str, reason: str, task: str | None = None) -> RunRef:
@@ -113,7 +166,8 @@ class Commands:
         if not isinstance(reason, str) or not reason.strip():
             raise InvalidInput("A replay needs a reason", hint="Say why, for whoever reads the history.")
         ids.checked_text(reason, "reason")
-        history = await repeated(lambda: self._store.history(str(run_id)))
+        await self._may_touch(str(run_id), "replay its runs")
+        history = await self._asked(lambda: self._store.history(str(run_id)))
         tasks = None if task is None else (task,)
         return await self._admit(
             Admission(
@@ -128,6 +182,7 @@ class Commands:
             raise InvalidInput(
                 f"Nothing lies between {shown(first)} and {shown(last)}", hint="Give the earlier one first."
             )
+        await self._may(Privilege.EXECUTE_JOB, name, "backfill it")
         job = await self._job(name)
         schedule = job.definition.spec.schedule
         if schedule is None:
@@ -148,7 +203,7 @@ class Commands:
                 Admission(name, Origin.BACKFILL, self._by, scheduled_time=slot)
                 for slot in slots[index : index + ADMITTED_AT_ONCE]
             ]
-            admitted = await repeated(lambda batch=batch: self._store.admit(batch))  # type: ignore[misc]  # mypy: bound
+            admitted = await self._asked(lambda batch=batch: self._store.admit(batch))  # type: ignore[misc]  # mypy: bound
             found += [RunRef.of(each) for each in admitted]
         return tuple(found)
 
@@ -168,12 +223,12 @@ class Commands:
 
     async def _admit(self, request: Admission) -> RunRef:
         while True:
-            with suppress(StoreConflict):
+            with suppress(*[StoreConflict] if self._alone else []):
                 return RunRef.of((await self._store.admit([request]))[0])
             await asyncio.sleep(0)
 
     async def _job(self, name: str) -> JobRecord:
-        found = await repeated(lambda: self._store.jobs([name]))
+        found = await self._asked(lambda: self._store.jobs([name]))
         if not found:
             raise job_not_found(name)
         return found[0]

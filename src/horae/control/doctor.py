@@ -10,7 +10,8 @@ from typing import Any
 
 from horae.control.queries import Queries
 from horae.core.lifecycle import JobState, RunState
-from horae.errors import HoraeError, shown
+from horae.core.needs import told
+from horae.errors import HoraeError
 from horae.store.port import JobRecord, NodeRecord, RunRecord, Store
 
 OVERDUE = timedelta(minutes=5)
@@ -108,9 +109,9 @@ def _of_handlers(jobs: Sequence[JobRecord], alive: Sequence[NodeRecord], due: Se
         if missing and job.state is not JobState.DISABLED:
             count = waits[job.name]
             runs = f"; {count} of its runs wait for that" if count else ""
-            names = ", ".join(shown(name) for name in missing)
-            hint = "Deploy the code that has it, or drop the job."
-            found.append(Finding("error", job.name, f"No live node has the task {names}{runs}", hint))
+            what, hints = zip(*map(told, missing), strict=True)
+            message = f"No live node {', none '.join(what)}{runs}"
+            found.append(Finding("error", job.name, message, " ".join(dict.fromkeys(hints))))
     return found
 
 

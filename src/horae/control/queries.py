@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from horae.control.commands import job_not_found
+from horae.control.commands import Asking, job_not_found
 from horae.core import ids
+from horae.core.access import Privilege
 from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import chosen
 from horae.core.report import Report, build_report
 from horae.errors import InvalidInput, shown
+from horae.security.access import Gate
 from horae.store.port import JobRecord, RunRecord, Store
-from horae.store.repeat import repeated
 
 PAGE = 1000
+VIEW = Privilege.VIEW_JOB_HISTORY
 
 
-class Queries:
-    """Reads the catalog."""
+class Queries(Asking):
+    """Reads the catalog: what the gate lets see. Without one, all of it."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, *, gate: Gate | None = None, alone: bool = True) -> None:
+        super().__init__(store, gate, alone=alone)
 
     async def get_job(self, name: str) -> JobRecord:
-        found = await repeated(lambda: self._store.jobs([name]))
+        found = await self._asked(lambda: self._store.jobs([name]))
         if not found:
             raise job_not_found(name)
+        if self._gate is not None:
+            await self._gate.require(VIEW, name, owner=found[0].owner, action="look at it")
         return found[0]
 
     async def jobs(self, tag: str | None = None, state: str | None = None) -> list[JobRecord]:
@@ -38,7 +42,9 @@ class Queries:
             page = await self._store.jobs(tag=tag, state=wanted, after=after, limit=PAGE)
             found += page
             if len(page) < PAGE:
-                return found
+                break
+        gate = self._gate
+        return found if gate is None else [job for job in found if gate.holds(VIEW, job.name, owner=job.owner)]
 
     async def runs(self, job: str | None = None, state: str | None = None, limit: int = 100) -> list[RunRecord]:
         """The newest first."""
@@ -47,27 +53,44 @@ class Queries:
             ids.checked_name(job)
         if type(limit) is not int or limit < 1:
             raise InvalidInput(f"Invalid limit {shown(limit)}: must be a whole number from 1")
-        return list(await repeated(lambda: self._store.runs(job=job, state=wanted, limit=limit)))
+        if job is not None:
+            await self._look_at(job)
+        elif self._gate is not None:
+            await self._gate.require(VIEW, action="look at the runs of all jobs")
+        return list(await self._asked(lambda: self._store.runs(job=job, state=wanted, limit=limit)))
+
+    async def active(self, name: str) -> list[RunRecord]:
+        """The job's runs that have not ended, the newest first."""
+        await self._look_at(name)
+        return list(await self._asked(lambda: self._store.runs(job=name, active=True, limit=PAGE)))
+
+    async def _look_at(self, name: str) -> None:
+        if self._gate is not None:
+            await self.get_job(name)
 
     async def report(self, run_id: str) -> Report:
-        history = await repeated(lambda: self._store.history(str(run_id)))
+        history = await self._asked(lambda: self._store.history(str(run_id)))
+        await self._look_at(history.record.job_name)
         return build_report(history.run, history.tasks)
 
     async def output(self, attempt_id: str) -> str:
         ids.checked_id(attempt_id, ids.ATTEMPT)
-        return await repeated(lambda: self._store.read_output(attempt_id))
+        if self._gate is not None:
+            await self._gate.require_output(attempt_id)
+        return await self._asked(lambda: self._store.read_output(attempt_id))
 
     async def is_running(self, name: str) -> bool:
         """Whether a run of the job is under way, on whatever node: the catalog is asked, not this process."""
         await self.get_job(name)
-        return bool(await repeated(lambda: self._store.runs(job=name, state=RunState.RUNNING, limit=1)))
+        return bool(await self._asked(lambda: self._store.runs(job=name, state=RunState.RUNNING, limit=1)))
 
     async def next_run(self, name: str) -> datetime | None:
         return (await self.get_job(name)).next_run_time
 
     async def last_run(self, name: str) -> datetime | None:
         """When the latest run of the job that started did so."""
-        for run in await repeated(lambda: self._store.runs(job=name, limit=PAGE)):
+        await self._look_at(name)
+        for run in await self._asked(lambda: self._store.runs(job=name, limit=PAGE)):
             if run.started_at is not None:
                 return run.started_at
         return None

@@ -16,6 +16,8 @@ from horae.core import ids
 from horae.core.custom import as_schedule
 from horae.core.duration import format_duration, parse_duration
 from horae.core.lifecycle import JobState
+from horae.core.options import checked_options
+from horae.core.placement import JOB_CLASSES, checked_partition
 from horae.core.policy import (
     COMPLETIONS,
     DELIVERIES,
@@ -147,24 +149,33 @@ KINDS = ("PYTHON", "SQL", "PROCEDURE", "EXTERNAL")
 class TaskSpec:
     """One step of a job: a name, what does the work, and the settings it overrides.
 
-    `kind` says how `handler` is to be read: a registered Python callable, SQL text, a procedure, a command.
+    `kind` says how `handler` is to be read: a registered Python callable, SQL text, a procedure, a command. What else
+    that kind of work needs is in `options` (`core.options`).
     """
 
     name: str
     handler: str = ""
     kind: str = "PYTHON"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ids.checked_name(self.name, "task name")
         if not isinstance(self.handler, str) or self.kind not in KINDS:
             hint = f"handler is text, kind one of: {', '.join(KINDS)}."
             raise InvalidDefinition(f"Task {shown(self.name)} has a handler or kind that is none", hint=hint)
+        ids.checked_text(self.handler, f"handler of task {self.name}")
         object.__setattr__(self, "settings", parse_settings(self.settings, of_task=True))
+        if self.options:
+            object.__setattr__(self, "options", checked_options(self.kind, self.options))
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"name": self.name, "handler": self.handler, "kind": self.kind}
-        return data | ({"settings": _level(self.settings)} if self.settings else {})
+        if self.settings:
+            data["settings"] = _level(self.settings)
+        if self.options:
+            data["options"] = dict(self.options)
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TaskSpec:
@@ -185,6 +196,14 @@ class JobSpec:
     state: JobState = JobState.ENABLED
     depends_on: tuple[str, ...] = ()
     namespace: str = "default"
+    run_as: str | None = None
+    """The role its SQL runs as; None: whoever owns the job."""
+    job_class: str | None = None
+    """LOCAL_SAFE, LEADER_ONLY or QUORUM_REQUIRED; kept, and of no effect on a single node."""
+    partition: Mapping[str, Any] | None = None
+    """{"strategy": …} with "shards" or "expression"; kept, and of no effect on a single node."""
+    owner: str | None = None
+    """Whose job it is, and whose rights it runs with. None: whoever defines it first, and then as it is."""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -202,6 +221,13 @@ class JobSpec:
                 raise InvalidDefinition(f"Job {shown(self.name)}: {name} must be a list of names, not one text")
         put(self, "tags", tuple(dict.fromkeys(ids.checked_name(tag, "tag") for tag in self.tags)))
         put(self, "depends_on", tuple(dict.fromkeys(ids.checked_name(other) for other in self.depends_on)))
+        for who, what in ((self.run_as, "role name"), (self.owner, "user name")):
+            if who is not None:
+                ids.checked_name(who, what)
+        if self.job_class is not None:
+            chosen(self.job_class, JOB_CLASSES, "job class")
+        if self.partition is not None:
+            put(self, "partition", checked_partition(self.partition))
         if self.state not in tuple(JobState):
             chosen(self.state, tuple(JobState), "state")
         put(self, "state", JobState(self.state))

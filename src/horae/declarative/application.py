@@ -17,6 +17,7 @@ from horae.declarative.registrations import Registered
 from horae.declarative.state import deserialized
 from horae.engine.engine import Host
 from horae.engine.registry import Handler, Registry
+from horae.engine.tools import Kept, Tools
 from horae.engine.tuning import Tuning
 from horae.events import DefinitionsRegistered
 from horae.store.port import Store
@@ -98,6 +99,9 @@ class Application(Horae):
 
     async def register(self, store: Store) -> None:
         """Nothing yet: what is registered is declared once this node has joined."""
+
+    def make_tools(self, vault: Kept, *, simulated: bool) -> Tools:
+        return self.toolbox.tools(vault, simulated=simulated, obeys_system=False)
 
     async def prepare(self, store: Store) -> None:
         for task in await store.declared():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from uuid import uuid4
@@ -19,7 +19,8 @@ from horae.engine.outage import Outage
 from horae.engine.parts import Shared, ThreadPool
 from horae.engine.registry import Registry
 from horae.engine.runner import Runner
-from horae.engine.tuning import Tuning
+from horae.engine.tools import Tools
+from horae.engine.tuning import Tuning, retuned
 from horae.engine.wakeup import Alarm, StoreClock
 from horae.errors import StoreError
 from horae.events import EngineStarted, EngineStopped, LoopFailed, Stream
@@ -68,6 +69,7 @@ class Engine:
         grace_period: float = 30.0,
         shutdown: str = "drain",
         host: Host | None = None,
+        tools: Tools | None = None,
     ) -> None:
         loop = self._loop = asyncio.get_running_loop()
         self._store = store
@@ -78,6 +80,7 @@ class Engine:
         self._shutdown = shutdown
         self.node = uuid4()
         self.ledger = Ledger(slots)
+        self._given = (slots, tuning)
         self._progress = Alarm(loop)
         self._forced = asyncio.Event()
         self._left = False
@@ -88,11 +91,11 @@ class Engine:
         self._processes = self._host.processes
         self._outage = Outage(loop, stream)
         self._caller = Caller(loop, store, hooks, stream, self._threads.submit)
-        shared = Shared(loop, store, registry, self.ledger, stream, tuning, self._outage, StoreClock(loop))
+        shared = Shared(loop, store, registry, self.ledger, stream, tuning, self._outage, StoreClock(loop), tools)
         self.runner = Runner(shared, self._threads, self._processes)
         self.dispatcher = Dispatcher(shared, self.runner, self._caller)
         self.completer = Completer(shared, self.runner, self._caller, self._slot_freed)
-        self.keeper = Keeper(shared, self.runner, self.completer, self.dispatcher, self._rejoin)
+        self.keeper = Keeper(shared, self.runner, self.completer, self.dispatcher, self._rejoin, self._retune)
         self.runner.owner = self.completer
         self.runner.opener = lambda run, limit: store.transact(
             self.node, run.run_id, run.claim.run_no, run.claim.fence, limit
@@ -104,6 +107,14 @@ class Engine:
         if self.dispatcher.draining:
             self._progress.ring()
 
+    def _retune(self, set_by_system: Mapping[str, Any]) -> None:
+        """Takes up what ALTER SYSTEM has set; what was set back is again as the program has it."""
+        slots, tuning = retuned(self._given, set_by_system)
+        self.ledger.slots = slots
+        for part in (self.runner, self.dispatcher, self.completer, self.keeper):
+            part.retune(tuning)
+        self.dispatcher.stir()
+
     # ---- starting ----------------------------------------------------------------------------------------------------
 
     async def start(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -112,6 +123,7 @@ class Engine:
         await self._join()
         try:
             totals = await repeated(self._store.totals)
+            await repeated(self.keeper.take_up_settings)
             if prepare is not None:
                 # Last: whatever fails before it, nothing of it was done.
                 await prepare()
@@ -270,6 +282,7 @@ class Engine:
         self._caller.drop()
         self._threads.close()
         await self._processes.close()
+        await self.runner.works.close()
         self._capture.uninstall()
 
     async def crash(self) -> None:

@@ -6,9 +6,10 @@ Heartbeat and cancellations; orphans of dead nodes; runs that take too long; wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from horae.core.liveness import Sight, Watch, observe
@@ -32,6 +33,9 @@ JUMP = 0.5
 """A store's clock that moved this much against ours has been set: the alarm is set anew."""
 SECONDS_A_DAY = 86_400
 DELETED_AT_ONCE = 5000
+SEALED_AT_ONCE = 5000
+ROUND_OVER = 2.0
+"""Seconds that a round may go on after its loop was told to end."""
 
 
 class Keeper(Part, Recovery):
@@ -44,12 +48,15 @@ class Keeper(Part, Recovery):
         completer: Completer,
         dispatcher: Dispatcher,
         rejoin: Callable[[], Awaitable[None]],
+        retune: Callable[[Mapping[str, Any]], None],
     ) -> None:
         super().__init__(shared)
         self._runner = runner
         self._completer = completer
         self._dispatcher = dispatcher
         self._rejoin = rejoin
+        self._retune = retune
+        self._system: Mapping[str, Any] = {}
         self.node: UUID
         self.alarm = Alarm(self._loop)
         self._beaten = self._loop.time()
@@ -152,6 +159,22 @@ class Keeper(Part, Recovery):
         swept = await self._store.sweep()
         if swept:
             self._stream.emit(RunsSwept(swept))
+        if self._tools is not None:
+            await self._rounded(self._keep_trail)
+
+    async def _keep_trail(self) -> None:
+        assert self._tools is not None
+        await self.take_up_settings()
+        while await self._tools.vault.seal(SEALED_AT_ONCE) == SEALED_AT_ONCE:
+            await asyncio.sleep(0)
+
+    async def take_up_settings(self) -> None:
+        """Goes by what ALTER SYSTEM has set, if that is news."""
+        if self._tools is not None and self._tools.obeys_system:
+            system = await self._tools.vault.settings()
+            if system != self._system:
+                self._system = system
+                self._retune(system)
 
     async def retain(self) -> None:
         while self._tuning.job_history_retention_days is not None:
@@ -170,6 +193,21 @@ class Keeper(Part, Recovery):
             await asyncio.sleep(0)
         if deleted:
             self._stream.emit(HistoryDeleted(deleted))
+
+    async def _rounded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """A round that is let finish when its loop is to end: a transaction that breaks off costs its connection. Told
+        to end once more, or after a while, it is broken off all the same."""
+        task = asyncio.ensure_future(work())
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            try:
+                await asyncio.wait({task}, timeout=ROUND_OVER)
+            finally:
+                task.cancel()
+            if task.done() and not task.cancelled():
+                task.exception()
+            raise
 
     async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> bool:
         """Does one round, and says whether it was done; an error ends the round, never the loop."""

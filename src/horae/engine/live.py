@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from horae.runners.output import Output
@@ -21,17 +21,20 @@ class LiveAttempt:
 
     __slots__ = (
         "abandoned",
+        "affected",
         "asked",
         "chunks",
         "expires",
         "grace",
         "handle",
         "joining",
+        "kill",
         "number",
         "output",
         "over",
         "position",
         "run",
+        "secrets",
         "started",
         "stop",
     )
@@ -43,6 +46,8 @@ class LiveAttempt:
         self.started = started
         self.expires = expires
         self.output = output
+        self.secrets: dict[str, str] | None = None
+        """What it was given to know, and nobody is to read in what it prints or raises."""
         self.stop: Stop | None = None
         """What tells the task; None where it takes no `Run` and cannot ask."""
         self.asked: str | None = None
@@ -50,8 +55,12 @@ class LiveAttempt:
         self.abandoned = False
         self.chunks = 0
         self.joining: Joining | None = None
+        self.affected: int | None = None
+        """Rows that SQL work touched."""
         self.handle: Any = None
         """What can be cancelled: an asyncio.Task, a process' handle; None for a thread."""
+        self.kill: Callable[[], None] | None = None
+        """Ends at once what a cancelled task would still wait for: a program."""
         self.grace: asyncio.TimerHandle | None = None
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from horae.engine.live import Ledger, LiveAttempt, LiveRun
 from horae.engine.outage import Outage
 from horae.engine.registry import Registry
+from horae.engine.tools import Tools
 from horae.engine.tuning import Tuning
 from horae.engine.wakeup import StoreClock
 from horae.events import Stream
@@ -28,6 +29,7 @@ class Shared:
     tuning: Tuning
     outage: Outage
     clock: StoreClock
+    tools: Tools | None = None
 
 
 class Part:
@@ -42,6 +44,11 @@ class Part:
         self._tuning = shared.tuning
         self._outage = shared.outage
         self._clock = shared.clock
+        self._tools = shared.tools
+
+    def retune(self, tuning: Tuning) -> None:
+        """Goes on with other limits and rhythms."""
+        self._tuning = tuning
 
 
 class ThreadPool(Protocol):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from horae.core.ids import checked_name
 from horae.core.job import TaskSpec
+from horae.core.needs import procedure_need
 from horae.errors import InvalidDefinition, shown
 
 
@@ -75,6 +77,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self._procedures: dict[str, Callable[..., Any]] = {}
+        self._abilities: frozenset[str] = frozenset()
         self._names: frozenset[str] | None = None
 
     def add(self, name: str, function: Callable[..., Any]) -> Handler:
@@ -97,9 +101,42 @@ class Registry:
     def get(self, name: str) -> Handler | None:
         return self._handlers.get(name)
 
+    def add_procedure(self, name: str, function: Callable[..., Any]) -> None:
+        """A callable that jobs CALL by its name, with arguments."""
+        checked_name(name, "procedure name")
+        if not callable(function):
+            raise InvalidDefinition(f"Procedure {shown(name)} is {shown(function)}, which cannot be called")
+        known = self._procedures.get(name)
+        if known is not None and known is not function and not _again(known, function):
+            raise InvalidDefinition(f"There are two procedures called {shown(name)}", hint="Rename one of them.")
+        self._procedures[name] = function
+        self._names = None
+
+    @property
+    def procedures(self) -> frozenset[str]:
+        return frozenset(self._procedures)
+
+    def able(self, abilities: Iterable[str]) -> None:
+        """What else this node can do, in the words of `core.needs`: start programs, reach named connections."""
+        self._abilities = frozenset(abilities)
+        self._names = None
+
     def resolve(self, job: str, task: TaskSpec) -> Handler | None:
         """What does the work of a job's task on this node."""
+        if task.kind == "PROCEDURE":
+            return self._called(task)
         return self._handlers.get(task.handler or task.name)
+
+    def _called(self, task: TaskSpec) -> Handler | None:
+        function = self._procedures.get(task.handler)
+        if function is None:
+            return None
+        arguments = tuple(task.options.get("arguments", ()))
+        with suppress(TypeError, ValueError):
+            if "run" in inspect.signature(function).parameters:
+                call = partial(_with_run, function, arguments)
+                return Handler(task.handler, call, is_async(function), takes_run=True)
+        return Handler(task.handler, partial(function, *arguments), is_async(function), takes_run=False)
 
     def refuse(self, job: str) -> bool:
         """Whether a run without its callable here is to be handed back; else its attempt fails, saying so."""
@@ -108,8 +145,13 @@ class Registry:
     @property
     def names(self) -> frozenset[str]:
         if self._names is None:
-            self._names = frozenset(self._handlers)
+            called = {procedure_need(name) for name in self._procedures}
+            self._names = frozenset(self._handlers) | called | self._abilities
         return self._names
+
+
+def _with_run(function: Callable[..., Any], arguments: tuple[Any, ...], run: Any) -> Any:
+    return function(*arguments, run=run)
 
 
 def _again(known: Callable[..., Any], function: Callable[..., Any]) -> bool:

@@ -16,21 +16,22 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from horae.core.job import Settings
+from horae.core.job import Settings, TaskSpec
 from horae.core.lifecycle import AttemptState
-from horae.engine.live import CANCELLED, RELEASED, TIMEOUT, LiveAttempt, LiveRun
-from horae.engine.parts import Owner, Part, Shared, ThreadPool
+from horae.engine.live import RELEASED, TIMEOUT, LiveAttempt, LiveRun
+from horae.engine.parts import Owner, Shared, ThreadPool
 from horae.engine.printing import Printing
 from horae.engine.registry import Handler
-from horae.engine.told import kept, number_of, told, traced
+from horae.engine.stopping import Stopping
+from horae.engine.told import as_json, kept, number_of, told, traced
 from horae.engine.wakeup import Watch
-from horae.errors import TaskCrashed, TaskNotFound, TaskRaised, TaskTimedOut, TransactionExpired, shown
+from horae.engine.works import Done, Works, blackened, in_database, is_ours
+from horae.errors import HoraeError, TaskCrashed, TaskNotFound, TaskRaised, TaskTimedOut, TransactionExpired, shown
 from horae.events import (
     AttemptEnded,
     AttemptStarted,
     HandlerMissing,
     ResultDropped,
-    RunAbandoned,
     RunFreed,
 )
 from horae.runners import output as outputs
@@ -38,19 +39,21 @@ from horae.runners.processes import Failure, Processes, ProcessWork, locate
 from horae.runners.run import Facts, Run, Stop
 from horae.runners.threads import leave_if_forked
 from horae.runners.transaction import AwaitedTransaction, BlockingTransaction, Joining
+from horae.runners.waiting import awaited
 from horae.store.port import AttemptEnd, Joined, Start
 
 _SUCCESS = AttemptState.SUCCESS
 _FAILED = AttemptState.FAILED
 
 
-class Runner(Part):
+class Runner(Stopping):
     """Starts and stops the attempts of one engine."""
 
     def __init__(self, shared: Shared, threads: ThreadPool, processes: Processes) -> None:
         super().__init__(shared)
         self._threads = threads
         self._processes = processes
+        self.works = Works(shared.tools, shared.tuning.result_limit)
         self.owner: Owner
         self.opener: Callable[[LiveRun, float], AbstractAsyncContextManager[Joined]]
         self.printing = Printing(self._loop, lambda chunk: self.owner.keep_output(chunk))
@@ -76,7 +79,14 @@ class Runner(Part):
             self._stream.emit(AttemptStarted(run.run_id, definition.spec.name, task.name, start.number))
         if expires is not None:
             self._watch.at(expires)
-        handler = self._registry.resolve(definition.spec.name, task)
+        if is_ours(definition.spec, task):
+            self._call(attempt, task, settings)
+        else:
+            attempt.handle = self._loop.create_task(self._for_others(attempt, task, settings))
+
+    def _call(self, attempt: LiveAttempt, task: TaskSpec, settings: Settings) -> None:
+        """Starts a callable where it belongs."""
+        handler = self._registry.resolve(attempt.run.job_name, task)
         if handler is None:
             self._missing(attempt, task.handler or task.name)
         elif settings.isolation == "process":
@@ -86,6 +96,29 @@ class Runner(Part):
         else:
             self._in_thread(attempt, handler, settings)
 
+    async def _for_others(self, attempt: LiveAttempt, task: TaskSpec, settings: Settings) -> None:
+        """Work that is no callable, or that is done for somebody who has to be asked about first."""
+        callable_here = task.kind == "PYTHON" or (task.kind == "PROCEDURE" and not in_database(task))
+        done = Done()
+        try:
+            if callable_here:
+                await self.works.identity(attempt, task)
+            else:
+                done = await self.works.perform(attempt, task, self._join(attempt))
+        except BaseException as error:
+            leave_if_forked(self._pid)
+            if self._loop.is_closed():
+                raise
+            self._raised(attempt, error, is_traced=not isinstance(error, HoraeError))
+            return
+        if not callable_here:
+            attempt.affected = done.affected
+            self._finish(attempt, _SUCCESS, done.value)
+        elif attempt.asked is None:
+            self._call(attempt, task, settings)
+        else:
+            self._finish(attempt, AttemptState.CANCELLED)
+
     def watch_run(self, run: LiveRun) -> None:
         if run.expires is not None:
             self._watch.at(run.expires)
@@ -93,7 +126,12 @@ class Runner(Part):
     def _in_loop(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
         run = None
         if handler.takes_run:
-            run = self._run(attempt, settings, lambda: AwaitedTransaction(self._join(attempt)))
+            run = self._run(
+                attempt,
+                settings,
+                lambda: AwaitedTransaction(self._join(attempt)),
+                lambda name: self.works.secret(attempt, name),
+            )
         attempt.handle = self._loop.create_task(self._await(attempt, handler.function, run))
 
     async def _await(self, attempt: LiveAttempt, function: Callable[..., Any], run: Run | None) -> None:
@@ -113,7 +151,12 @@ class Runner(Part):
         context = copy_context()
         context.run(outputs.current.set, attempt.output)
         if handler.takes_run:
-            run = self._run(attempt, settings, lambda: BlockingTransaction(self._join(attempt), self._loop))
+            run = self._run(
+                attempt,
+                settings,
+                lambda: BlockingTransaction(self._join(attempt), self._loop),
+                lambda name: awaited(asyncio.run_coroutine_threadsafe(self.works.secret(attempt, name), self._loop)),
+            )
             call = partial(context.run, handler.function, run)
         else:
             call = partial(context.run, handler.function)
@@ -148,6 +191,8 @@ class Runner(Part):
         async def request(name: str, arguments: tuple[Any, ...]) -> Any:
             if name == "execute":
                 return await joining.execute(*arguments)
+            if name == "secret":
+                return await self.works.secret(attempt, *arguments)
             raise TaskCrashed(f"A task's process asked for {shown(name)}, which nobody knows")
 
         attempt.handle = self._processes.submit(
@@ -173,9 +218,11 @@ class Runner(Part):
         )
         self._loop.call_soon(self._raised, attempt, error)
 
-    def _run(self, attempt: LiveAttempt, settings: Settings, join: Callable[[], Any]) -> Run:
+    def _run(
+        self, attempt: LiveAttempt, settings: Settings, join: Callable[[], Any], secret: Callable[[str], Any]
+    ) -> Run:
         attempt.stop = Stop()
-        return Run(self._facts(attempt, settings), attempt.stop, join)
+        return Run(self._facts(attempt, settings), attempt.stop, join, secret)
 
     def _facts(self, attempt: LiveAttempt, settings: Settings) -> Facts:
         run = attempt.run
@@ -202,78 +249,16 @@ class Runner(Part):
         attempt.joining = Joining(self._loop, lambda seconds: self.opener(attempt.run, seconds), limit)
         return attempt.joining
 
-    # ---- stopping ----------------------------------------------------------------------------------------------------
-
-    def stop_run(self, run: LiveRun, reason: str) -> None:
-        """Ends the whole run for `reason`: its attempts are asked to stop, and settled with it."""
-        if run.stop is None:
-            run.stop = reason
-        run.stop_preparing()
-        if not run.attempts:
-            self.owner.ended(run)
-        for attempt in list(run.attempts.values()):
-            self.ask(attempt, CANCELLED)
-
-    def release_run(self, run: LiveRun) -> None:
-        """Hands the run back as soon as nothing of it is under way."""
-        run.released = True
-        run.stop_preparing()
-        if not run.attempts:
-            self.owner.ended(run)
-        for attempt in list(run.attempts.values()):
-            self.ask(attempt, RELEASED)
-
-    def ask(self, attempt: LiveAttempt, why: str) -> None:
-        """Asks one attempt to stop; the first reason counts."""
-        if attempt.asked is not None or attempt.over:
-            return
-        attempt.asked = why
-        if attempt.stop is not None:
-            attempt.stop.asked = True
-        if attempt.handle is not None:
-            attempt.handle.cancel()
-        grace = attempt.run.claim.definition.settings.cancel_grace.total_seconds()
-        attempt.grace = self._loop.call_later(grace, self.give_up, attempt)
-
-    def give_up(self, attempt: LiveAttempt) -> None:
-        """Ends an attempt that does not stop. What is left of it keeps its slot."""
-        if attempt.over:
-            return
-        attempt.abandoned = True
-        self._ledger.leftovers += 1
-        reason = attempt.asked or CANCELLED
-        self._stream.emit(RunAbandoned(attempt.run.run_id, attempt.run.job_name, attempt.task_name, reason))
-        if isinstance(attempt.handle, asyncio.Task) is False and attempt.handle is not None:
-            attempt.handle.kill()
-        self._finish(attempt, _FAILED, error=f"did not stop when asked to ({reason}), and was given up")
-
-    def _expire_due(self) -> float | None:
-        """Stops what has run out of time; returns when the next does."""
-        now = self._loop.time()
-        upcoming: list[float] = []
-        for run in list(self._ledger.runs.values()):
-            if run.expires is not None and run.stop is None:
-                if run.expires <= now:
-                    self.stop_run(run, TIMEOUT)
-                else:
-                    upcoming.append(run.expires)
-            for attempt in list(run.attempts.values()):
-                if attempt.expires is not None and attempt.asked is None:
-                    if attempt.expires <= now:
-                        self.ask(attempt, TIMEOUT)
-                    else:
-                        upcoming.append(attempt.expires)
-        return min(upcoming, default=None)
-
     # ---- ending ------------------------------------------------------------------------------------------------------
 
-    def _raised(self, attempt: LiveAttempt, error: BaseException) -> None:
+    def _raised(self, attempt: LiveAttempt, error: BaseException, *, is_traced: bool = True) -> None:
         if isinstance(error, asyncio.CancelledError) and attempt.asked is not None:
             self._finish(attempt, AttemptState.CANCELLED)
             return
         if isinstance(error, asyncio.CancelledError):
             error = TaskRaised("the task was cancelled, by nobody the engine knows of")
-        attempt.output.write(traced(error))
+        # What is wrong with SQL or a program is in the error's own words; our frames would say nothing of it.
+        attempt.output.write(traced(error) if is_traced else f"{told(error)}\n")
         self._finish(attempt, _FAILED, error=told(error), code=number_of(error))
 
     def _finish(
@@ -290,6 +275,8 @@ class Runner(Part):
             self._freed(attempt)
             return
         attempt.over = True
+        if attempt.secrets is not None:
+            error, value = blackened(attempt.secrets.values(), error, value)
         if attempt.grace is not None:
             attempt.grace.cancel()
         if attempt.asked == TIMEOUT:
@@ -335,7 +322,7 @@ class Runner(Part):
         result = None
         if state is _SUCCESS and value is not None:
             result = self._as_json(attempt, value)
-        return AttemptEnd(attempt.position, attempt.number, state, kept(error), code, result)
+        return AttemptEnd(attempt.position, attempt.number, state, kept(error), code, result, attempt.affected)
 
     def record(self, attempt: LiveAttempt, end: AttemptEnd) -> None:
         """The attempt is no longer under way; what is settled of it is the caller's to say."""
@@ -372,18 +359,11 @@ class Runner(Part):
 
     def _as_json(self, attempt: LiveAttempt, value: Any) -> str | None:
         """The value as JSON; where that cannot be, the task has succeeded all the same, and its output says so."""
-        reason = None
-        try:
-            text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-            if len(text) > self._tuning.result_limit:
-                reason = f"it takes {len(text)} characters, more than {self._tuning.result_limit}"
-        except (TypeError, ValueError, RecursionError) as error:
-            text, reason = "", f"it is not JSON: {error}"
-        if reason is None:
-            return text
-        attempt.output.write(f"horae: the return value was not kept: {reason}\n")
-        self._stream.emit(ResultDropped(attempt.run.run_id, attempt.run.job_name, attempt.task_name, reason))
-        return None
+        text, reason = as_json(value, self._tuning.result_limit)
+        if reason is not None:
+            attempt.output.write(f"horae: the return value was not kept: {reason}\n")
+            self._stream.emit(ResultDropped(attempt.run.run_id, attempt.run.job_name, attempt.task_name, reason))
+        return text
 
     def _later(self, work: Any) -> None:
         task = self._loop.create_task(work)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from types import TracebackType
+from typing import Any
 
-from horae.errors import HoraeError, TaskRaised
+from horae.errors import HoraeError, StatementFailed, TaskRaised
 
 LONGEST_ERROR = 8_000
 
@@ -17,6 +19,9 @@ def told(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an exception that cannot say what it is still is one
         text = ""
     name = type(error).__name__
+    state = error.details.get("sqlstate") if isinstance(error, StatementFailed) else None
+    if state:
+        text = f"{text} (SQLSTATE {state})"
     return f"{name}: {text}" if text else name
 
 
@@ -31,6 +36,17 @@ def traced(error: BaseException) -> str:
 
 def number_of(error: BaseException) -> int:
     return error.number if isinstance(error, HoraeError) else TaskRaised.number
+
+
+def as_json(value: Any, limit: int) -> tuple[str | None, str | None]:
+    """A return value as JSON, or why it cannot be kept."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return None, f"it is not JSON: {error}"
+    if len(text) > limit:
+        return None, f"it takes {len(text)} characters, more than {limit}"
+    return text, None
 
 
 def kept(text: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -81,3 +82,49 @@ def _checked(name: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a number of days above 0, or None")
     return float(value)
+
+
+SYSTEM_SLOTS = "max_concurrent_jobs"
+SYSTEM_RECOVERY = "catch_up"
+CATCH_UPS = ("none", "last", "all")
+PREFIX = "scheduler."
+
+
+def checked_system(name: str, value: Any) -> Any:
+    """A setting of ALTER SYSTEM, `scheduler.<name>`, in its own type; None takes it back. Raises InvalidPolicy."""
+    own = name.removeprefix(PREFIX)
+    known = sorted({SYSTEM_SLOTS, SYSTEM_RECOVERY} | {each.name for each in fields(Tuning)} - _NODES_OWN)
+    if not name.startswith(PREFIX) or own not in known:
+        names = ", ".join(PREFIX + each for each in known)
+        raise InvalidPolicy(f"Unknown setting {shown(name)}", hint=f"Known settings: {names}.")
+    if value is None:
+        return None
+    if own == SYSTEM_SLOTS:
+        if type(value) is not int or value < 1:
+            raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a whole number from 1")
+        return value
+    if own == SYSTEM_RECOVERY:
+        text = value.lower() if isinstance(value, str) else value
+        if text not in CATCH_UPS:
+            raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be one of {', '.join(CATCH_UPS)}")
+        return text
+    return _checked(own, value)
+
+
+_NODES_OWN = {"modules", "tee", "process_memory"}
+"""What is about one process and its machine, and so not the system's to say."""
+
+
+def retuned(given: tuple[int, Tuning], system: Mapping[str, Any]) -> tuple[int, Tuning]:
+    """Slots and tuning with what ALTER SYSTEM has set, where it is still something this release knows."""
+    slots, tuning = given
+    values: dict[str, Any] = {}
+    for name, value in system.items():
+        with suppress(InvalidPolicy):
+            checked = checked_system(name, value)
+            own = name.removeprefix(PREFIX)
+            if own == SYSTEM_SLOTS:
+                slots = checked
+            elif own != SYSTEM_RECOVERY:
+                values[own] = checked
+    return slots, replace(tuning, **values)

@@ -91,6 +91,7 @@ class Child:
         self._number = 0
         self._busy = False
         self._output: Output | None = None
+        self._secrets: list[str] = []
         self._levels: Mapping[str, int] = {}
         self._flushing = threading.Lock()
         # What the handler of SIGTERM looks at:
@@ -143,6 +144,7 @@ class Child:
             if logger.level != level:
                 logger.setLevel(level)
         self._levels = work.levels
+        self._secrets = []
         self._output = Output(work.output_limit)
         keep_everything(self._output)
         self._channel.send("begun", self._number)
@@ -155,7 +157,7 @@ class Child:
             self._stop = Stop()
             is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
             ask: Callable[..., Any] = self.ask_from_loop if is_async else self.ask
-            arguments = (Run.in_child(work.facts, ask, self._stop),)
+            arguments = (Run.in_child(work.facts, ask, self._stop, self._blacken),)
         value = function(*arguments)
         return asyncio.run(self._await(value)) if inspect.isawaitable(value) else value
 
@@ -166,6 +168,15 @@ class Child:
             return await awaitable
         finally:
             self._task = None
+
+    def _blacken(self, secret: str) -> None:
+        """What this process prints goes on to the engine's own output too, past all that the engine could do."""
+        # Imported here: tasks without secrets start sooner.
+        from horae.security.redaction import Redactor
+
+        self._secrets.append(secret)
+        if self._output is not None:
+            self._output.blacken_by(Redactor(self._secrets))
 
     def _on_sigterm(self, *_: Any) -> None:
         """Asks the task to stop: at its next await, or at once. Between tasks it is nothing: the engine knows."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from types import MethodType
-from typing import Any, ClassVar, TextIO, cast
+from typing import Any, ClassVar, Protocol, TextIO, cast
 
 LIMIT = 64 * 1024
 _MOST_PIECES = 512
@@ -24,16 +24,39 @@ _HANDING = "callHandlers"
 """The method of loggers that every record passes which is wanted at all, whether there are handlers or not."""
 
 
+class Blackening(Protocol):
+    """What takes secrets out of text that comes in pieces: a piece may be kept back until the next shows what it is."""
+
+    def feed(self, text: str) -> str: ...
+
+    def end(self) -> str: ...
+
+    def text(self, text: str) -> str:
+        """A whole text, apart from the pieces."""
+
+    def again(self) -> Blackening:
+        """The same for the pieces of another text."""
+
+
+class Shown(Protocol):
+    """Where text goes besides the attempt it is kept with."""
+
+    def show(self, text: str) -> None: ...
+
+
 class Output:
     """The text of one attempt, written in any thread. Cheap until something is written.
 
-    `notify` is called, in the thread that wrote, at the first text after `take`.
+    `notify` is called, in the thread that wrote, at the first text after `take`. `blacken` takes secrets out of it.
     """
 
-    __slots__ = ("_closed", "_dropped", "_lock", "_mid_line", "_pieces", "_room", "notify")
+    __slots__ = ("_closed", "_dropped", "_lock", "_mid_line", "_pieces", "_room", "_shown", "blacken", "notify")
 
     def __init__(self, limit: int = LIMIT, notify: Callable[[Output], None] | None = None) -> None:
         self.notify = notify
+        self.blacken: Blackening | None = None
+        self._shown: dict[Shown, Blackening] | None = None
+        """Where its text goes besides, with what takes secrets out of it on its way there."""
         self._room = limit
         self._pieces: list[str] | None = None
         self._dropped = 0
@@ -45,36 +68,63 @@ class Output:
     @property
     def empty(self) -> bool:
         """Whether `close` would have nothing to say."""
-        return self._pieces is None and not self._dropped
+        return self._pieces is None and not self._dropped and self.blacken is None
 
     def write(self, text: str) -> None:
         """Keeps as much of it as there is room for; the rest is counted. After `close` it is nothing."""
-        size = len(text)
-        if not size:
-            return
         with self._lock:
             if self._closed:
                 return
-            if size > self._room:
-                self._dropped += size - self._room
-                size = self._room
-                if not size:
-                    return
-                text = text[:size]
-            pieces = self._pieces
-            first = pieces is None
-            if pieces is None:
-                self._pieces = [text]
-            else:
-                pieces.append(text)
-                if len(pieces) > _MOST_PIECES:  # a letter on its own takes as much memory as a line of them
-                    pieces[:] = ["".join(pieces)]
-            self._room -= size
-            self._mid_line = text[-1] != "\n"
+            first = self._keep(text if self.blacken is None else self.blacken.feed(text))
         if first and self.notify is not None:
             # A loop that is closed cannot be told; that is no fault of whoever prints.
             with suppress(RuntimeError):
                 self.notify(self)
+
+    def _keep(self, text: str) -> bool:
+        """Whether it is the first text since `take`."""
+        size = len(text)
+        if size > self._room:
+            self._dropped += size - self._room
+            size = self._room
+            text = text[:size]
+        if not size:
+            return False
+        pieces = self._pieces
+        if pieces is None:
+            self._pieces = [text]
+        else:
+            pieces.append(text)
+            if len(pieces) > _MOST_PIECES:  # a letter on its own takes as much memory as a line of them
+                pieces[:] = ["".join(pieces)]
+        self._room -= size
+        self._mid_line = text[-1] != "\n"
+        return pieces is None
+
+    def blacken_by(self, blacken: Blackening) -> None:
+        """From now on secrets are taken out of it, by this in the place of what did so before."""
+        with self._lock:
+            rest, self.blacken = "" if self.blacken is None else self.blacken.end(), blacken
+            self.write(rest)
+            ends, self._shown = self._ended(), None
+        _show_ends(ends)
+
+    def shown(self, where: Shown, text: str) -> str:
+        """The text as it may be shown there now."""
+        if self.blacken is None:
+            return text
+        with self._lock:
+            if self._closed:
+                return self.blacken.text(text)
+            if self._shown is None:
+                self._shown = {}
+            if where not in self._shown:
+                self._shown[where] = self.blacken.again()
+            return self._shown[where].feed(text)
+
+    def _ended(self) -> list[tuple[Shown, str]]:
+        """What was kept back of what is shown elsewhere."""
+        return [(where, each.end()) for where, each in (self._shown or {}).items()]
 
     def take(self) -> str:
         """What was kept since the last time."""
@@ -85,12 +135,22 @@ class Output:
     def close(self) -> str:
         """The rest, and how much is missing. Nothing is kept from here on."""
         with self._lock:
+            # It stays blackened: what a task that was given up prints from here on is still shown elsewhere.
+            self._keep("" if self.blacken is None else self.blacken.end())
             self._closed = True
             text, dropped, self._dropped = self.take(), self._dropped, 0
             if dropped:
                 start = "\n" if self._mid_line else ""
                 text += f"{start}… {dropped} character{'' if dropped == 1 else 's'} more were not kept\n"
+            ends, self._shown = self._ended(), None
+        _show_ends(ends)
         return text
+
+
+def _show_ends(ends: list[tuple[Shown, str]]) -> None:
+    for where, text in ends:
+        if text:
+            where.show(text)
 
 
 current: ContextVar[Output | None] = ContextVar("horae_output", default=None)
@@ -198,8 +258,11 @@ class _Stream:
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if not _told.already:
             output.write(text)
-        _pass_on(self.original.write, text)
+        _pass_on(self.original.write, output.shown(self, text))
         return len(text)
+
+    def show(self, text: str) -> None:
+        _pass_on(self.original.write, text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -234,9 +297,11 @@ class _Bytes:
         output = _output()
         if output is None:
             return self.original.write(data)
+        text = bytes(data).decode(self._encoding, "replace")
         if not _told.already:
-            output.write(bytes(data).decode(self._encoding, "replace"))
-        _pass_on(self.original.write, data)
+            output.write(text)
+        clean = text if output.blacken is None else output.blacken.text(text)
+        _pass_on(self.original.write, data if clean == text else clean.encode(self._encoding, "replace"))
         return len(data)
 
     def __getattr__(self, name: str) -> Any:
@@ -258,11 +323,36 @@ class _Handing:
             self.original(logger, record)
             return
         output.write(_line(record))
+        if output.blacken is not None:
+            _blacken(record, output.blacken)
         _told.already = True
         try:
             self.original(logger, record)
         finally:
             _told.already = False
+
+
+def _blacken(record: logging.LogRecord, blacken: Blackening) -> None:
+    """Takes secrets out of a record before any handler has it."""
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - a message that does not fit its arguments: both are shown as they are
+        message = f"{record.msg!r} with {record.args!r}"
+    record.msg, record.args = blacken.text(message), None
+    if record.exc_info:
+        record.exc_text = blacken.text(logging.Formatter().formatException(record.exc_info))
+        record.exc_info = None
+    for name in record.__dict__.keys() - _STANDARD:
+        # What was given as `extra`: where there is a secret in it, only its text is left.
+        try:
+            text = str(record.__dict__[name])
+        except Exception:  # noqa: BLE001, S112 - it cannot be shown, so nobody else can show it either
+            continue
+        if (clean := blacken.text(text)) != text:
+            record.__dict__[name] = clean
+
+
+_STANDARD = logging.makeLogRecord({}).__dict__.keys()
 
 
 _format = logging.Formatter("%(levelname)s %(name)s: %(message)s").format

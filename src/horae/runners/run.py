@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from datetime import datetime, timedelta
+from functools import partial
+from inspect import isawaitable
 from typing import Any, NamedTuple, Protocol
 
 from horae.core import ids
 from horae.core.instant import EPOCH
 from horae.core.job import Settings
+from horae.errors import SecretError
 
 _LOG = logging.getLogger("horae.task")
 # What a task logs through `run.log` is wanted, whatever the host program's root logger thinks of INFO.
@@ -61,19 +64,30 @@ class _RunLog(logging.LoggerAdapter[logging.Logger]):
 class Run:
     """One attempt as its task sees it. Times are aware datetimes in UTC."""
 
-    __slots__ = ("_facts", "_join", "_log", "_stop", "_transaction")
+    __slots__ = ("_facts", "_join", "_log", "_secret", "_stop", "_transaction")
 
-    def __init__(self, facts: Facts, stop: Stop, join: Callable[[], Executor]) -> None:
+    def __init__(
+        self, facts: Facts, stop: Stop, join: Callable[[], Executor], secret: Callable[[str], Any] | None = None
+    ) -> None:
         self._facts = facts
         self._stop = stop
         self._join = join
+        self._secret = secret or _no_secrets
         self._transaction: Executor | None = None
         self._log: _RunLog | None = None
 
     @classmethod
-    def in_child(cls, facts: Mapping[str, Any], ask: Callable[..., Any], stop: Stop | None = None) -> Run:
-        """The run as a task in a process of its own sees it; `ask` puts a question to the engine and waits."""
-        return cls(Facts(**facts), stop or Stop(), lambda: _Asking(ask))
+    def in_child(
+        cls,
+        facts: Mapping[str, Any],
+        ask: Callable[..., Any],
+        stop: Stop | None = None,
+        learnt: Callable[[str], None] | None = None,
+    ) -> Run:
+        """The run as a task in a process of its own sees it; `ask` puts a question to the engine and waits; `learnt` is
+        told every secret before the task is."""
+        secret = partial(_asked_secret, ask, learnt)
+        return cls(Facts(**facts), stop or Stop(), lambda: _Asking(ask), secret)
 
     @property
     def job_name(self) -> str:
@@ -159,6 +173,13 @@ class Run:
             self._transaction = self._join()
         return self._transaction
 
+    def secret(self, name: str) -> Any:
+        """The value of a secret, the job's own or one its owner may use; awaited in async tasks.
+
+        It is blackened in what this attempt prints, logs and raises. Raises SecretNotFound, AccessDenied, SecretError.
+        """
+        return self._secret(name)
+
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger; what it is told is kept with the attempt."""
@@ -173,6 +194,24 @@ class Run:
     def __repr__(self) -> str:
         facts = self._facts
         return f"<Run {facts.job_name}/{facts.task_name} attempt {facts.attempt} of {facts.run_id}>"
+
+
+def _asked_secret(ask: Callable[..., Any], learnt: Callable[[str], None] | None, name: str) -> Any:
+    answer = ask("secret", name)
+
+    async def later() -> str:
+        return told(await answer)
+
+    def told(value: str) -> str:
+        if learnt is not None:
+            learnt(value)
+        return value
+
+    return later() if isawaitable(answer) else told(answer)
+
+
+def _no_secrets(name: str) -> Any:
+    raise SecretError("This run has no secrets: it runs without a catalog", hint="Run it with an app.")
 
 
 class _Asking:

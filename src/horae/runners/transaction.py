@@ -8,14 +8,17 @@ refused: they would wait for a writer that this very transaction holds, or look 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from horae.errors import Conflict, HoraeError, TransactionExpired
 from horae.runners.waiting import awaited
-from horae.store.port import Joined, Settled, Settlement
+from horae.store.port import Joined, Rows, Settled, Settlement
+from horae.store.vault import Identity
+
+Answer = TypeVar("Answer")
 
 current: ContextVar[Joining | None] = ContextVar("horae_transaction", default=None)
 
@@ -58,6 +61,13 @@ class Joining:
         return self._joined is not None
 
     async def execute(self, sql: str, parameters: Any = None) -> Any:
+        return await self._within(lambda joined: joined.execute(sql, parameters))
+
+    async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
+        """A SQL job's whole text, as somebody; see `Joined.run_text`."""
+        return await self._within(lambda joined: joined.run_text(sql, identity, most))
+
+    async def _within(self, work: Callable[[Joined], Awaitable[Answer]]) -> Answer:
         async with self._lock:
             if self._joined is None:
                 await self._begin()
@@ -69,7 +79,7 @@ class Joining:
             assert joined is not None
             try:
                 async with asyncio.timeout_at(self._ends_at):
-                    return await joined.execute(sql, parameters)
+                    return await work(joined)
             except TimeoutError:
                 await self._close()
                 self.expired = True

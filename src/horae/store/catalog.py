@@ -12,10 +12,11 @@ from horae.core.custom import Schedules
 from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
-from horae.errors import InvalidDefinition, shown
+from horae.errors import InvalidDefinition, StoreConflict, shown
 from horae.store import declaring, dispatching, keeping, operating, reading
+from horae.store.bundling import Bundle
 from horae.store.defining import Definer
-from horae.store.definitions import Compiled, DefinitionCache, check_batch
+from horae.store.definitions import Compiled, check_batch
 from horae.store.driver import Driver, KeyTaken
 from horae.store.joining import JoinedRun
 from horae.store.migrating import check_catalog
@@ -41,7 +42,7 @@ from horae.store.records import (
 from horae.store.requests import apply_requests
 from horae.store.rows import optional_moment
 from horae.store.settling import Settler, plain_definitions
-from horae.store.work import Work
+from horae.store.vaulting import Vaulted
 
 MOST_CLAIMED = 100_000
 MOST_WAITING = 10_000
@@ -52,14 +53,11 @@ class _StartOver(Exception):
     """Rolls a transaction back that turned out not to be the plain case."""
 
 
-class Catalog:
-    """A Store on a driver. What verbs mean is written in `port.Store`."""
+class Catalog(Vaulted):
+    """A Store and a Vault on a driver. What verbs mean is written in `port.Store` and `vault.Vault`."""
 
     def __init__(self, driver: Driver, find: Callable[[str], Schedules | None] | None = None) -> None:
-        """`find` gives the schedule behind the import path of a user's own, None where this process has none."""
-        self.driver = driver
-        self._cache = DefinitionCache(find)
-        self._unplannable: set[str] = set()
+        super().__init__(driver, find)
         self._claimed: dict[int, Compiled] = {}
 
     @property
@@ -89,17 +87,19 @@ class Catalog:
         return await self.driver.changed(seen, timeout)
 
     @asynccontextmanager
-    async def _work(self, *, write: bool = True) -> AsyncIterator[Work]:
-        work: Work | None = None
-        try:
-            async with self.driver.transaction(write=write) as transaction:
-                work = Work(transaction, self._cache)
-                yield work
-                work.finish()
-        except BaseException:
-            if work is not None:
-                work.unlearn()
-            raise
+    async def together(self) -> AsyncIterator[Catalog]:
+        async with self.driver.transaction() as transaction:
+            bundle = Bundle(self.driver, transaction)
+            # Definitions of its own: what it learns counts only once it is committed.
+            store = Catalog(bundle, self._cache.find)
+            try:
+                yield store
+                bundle.check()
+            finally:
+                bundle.end()
+        for (job_uuid, _), compiled in store._cache.known.items():
+            self._cache.put(job_uuid, compiled.definition)
+        self._unplannable.clear()
 
     # ---- definitions and operations ---------------------------------------------------------------------------------
 
@@ -114,17 +114,20 @@ class Catalog:
         reason: str | None = None,
     ) -> tuple[Defined, ...]:
         check_batch(specs)
-        async with self._work() as work:
-            definer = Definer(
-                work,
-                by=by,
-                source=source,
-                defaults=defaults or {},
-                expected=expected or {},
-                reason=reason,
-                unplannable=self._unplannable,
-            )
-            answers = await definer.define(specs)
+        try:
+            async with self._work() as work:
+                definer = Definer(
+                    work,
+                    by=by,
+                    source=source,
+                    defaults=defaults or {},
+                    expected=expected or {},
+                    reason=reason,
+                    unplannable=self._unplannable,
+                )
+                answers = await definer.define(specs)
+        except KeyTaken as error:
+            raise StoreConflict("Somebody else defined one of these jobs just now") from error
         self._unplannable.clear()
         return answers
 

@@ -9,20 +9,21 @@ from operator import itemgetter
 from typing import Any
 
 from horae.core import ids
-from horae.core.dependency import check_graph
+from horae.core.access import LOCAL_NAME, user_uuid
 from horae.core.diff import diff_definitions
 from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec, parse_settings
 from horae.core.lifecycle import JobState, RunState
 from horae.core.schedule import Cron, Once
 from horae.core.slot import Birth, decided_slot
-from horae.errors import InvalidDefinition, NamespaceConflict, VersionConflict, shown
+from horae.errors import NamespaceConflict, VersionConflict, shown
+from horae.store import checking
 from horae.store.definitions import Compiled, build, check_batch
 from horae.store.driver import Row
+from horae.store.granting import give
 from horae.store.planning import Ahead, look_ahead, plan_owed
 from horae.store.records import Defined, Definition
 from horae.store.rows import (
-    LOCAL_USER,
     JobRow,
     deadline_at,
     defaults_text,
@@ -83,9 +84,10 @@ class Definer:
             self._check_namespace(spec, jobs.get(spec.name))
         others = [spec for spec in specs if spec.name not in repeated]
         changing = [spec for spec in others if not self._stays(spec, jobs.get(spec.name))]
-        await self._check_pools(changing)
-        await self._check_dependencies(changing)
         fresh = [spec for spec in specs if spec.name not in jobs]
+        await checking.check_pools(work, changing, self.defaults)
+        await checking.check_roles(work, changing)
+        await checking.check_dependencies(work, changing)
         created = await self._create(fresh)
         answers = []
         for spec in specs:
@@ -107,6 +109,8 @@ class Definer:
 
     async def _create(self, specs: Sequence[JobSpec]) -> dict[str, Defined]:
         work = self.work
+        owners = {owner: str(user_uuid(owner)) for owner in {spec.owner or self.by for spec in specs}}
+        await checking.check_owners(work, owners)
         uuids = {spec.name: ids.job_key(spec.name) for spec in specs}
         rows = await work.transaction.rows("read_tombstones", jobs=sorted(uuids.values())) if specs else []
         tombstones = {row[0]: (row[1], row[2]) for row in rows}
@@ -121,15 +125,18 @@ class Definer:
         for spec in specs:
             uuid = uuids[spec.name]
             cursor, last_version = tombstones.get(uuid, (None, 0))
-            definition = build(self._anchored(spec, work.now), last_version + 1, self.defaults)
+            anchored = self._anchored(spec, work.now)
+            definition = build(_owned(anchored, spec.owner or self.by), last_version + 1, self.defaults)
             work.learn(uuid, definition)
             text = definition_text(definition.spec)
-            job = self._new_row(uuid, definition, spec.state, cursor, text)
+            said = text if definition.spec is anchored else definition_text(anchored)
+            job = self._new_row(uuid, definition, spec.state, cursor, said)
             self._ahead.look(job)
-            jobs.append((next(numbers), *self._inserted(job, definition)))
+            jobs.append((next(numbers), *self._inserted(job, definition, owners[spec.owner or self.by])))
             versions.append(self._version(uuid, definition, text))
             tasks += _task_rows(uuid, definition)
-            work.audit("JOB_CREATED", uuid, None, self.by, "OK", name=spec.name, version=definition.version)
+            role = {} if spec.run_as is None else {"run_as": spec.run_as}
+            work.audit("JOB_CREATED", uuid, None, self.by, "OK", name=spec.name, version=definition.version, **role)
             created[spec.name] = Defined(spec.name, definition.version, "created")
             if len(jobs) < enough and len(created) < len(specs):
                 continue
@@ -160,17 +167,20 @@ class Definer:
             planned = min(planned, milliseconds(spec.schedule.at - _SECOND))
         return planned if buried is None else max(planned, buried)
 
-    def _inserted(self, job: JobRow, definition: Definition) -> tuple[Any, ...]:
+    def _inserted(self, job: JobRow, definition: Definition, owner: str) -> tuple[Any, ...]:
         """In the order of `insert_jobs`, after the number."""
         return (
-            job.uuid, job.name, *job_columns(definition), LOCAL_USER, job.created_at, job.state, job.version,
+            job.uuid, job.name, *job_columns(definition), owner, job.created_at, job.state, job.version,
             job.registered, job.planned_until, job.next_run_time, job.wake_at, job.updated_at,
         )  # fmt: skip
 
     # ---- existing jobs -----------------------------------------------------------------------------------------------
 
     async def _change(self, job: JobRow, spec: JobSpec) -> Defined:
+        """As `state`, `owner` from code applies only at first definition: a restart never undoes what people did."""
         work = self.work
+        if spec.owner is not None and not self.from_code:
+            await give(work, job.uuid, job.name, spec.owner, self.by)
         before = work.definition(job)
         anchored = self._anchored(spec, job.created_at)
         if self.from_code:
@@ -181,6 +191,7 @@ class Definer:
             job.registered = digest
             self._digests.append((job.uuid, digest))
         old = before.definition
+        anchored = self._owned_as(spec, anchored, old)
         if self._equals(old, anchored):
             work.cache.put(job.uuid, _same_version(old, anchored))
             if not self.from_code and JobState(job.state) is not spec.state:
@@ -217,9 +228,11 @@ class Definer:
         kept = [ids.task_key(job.uuid, task.name) for task in definition.tasks]
         await work.transaction.rows("retire_tasks", job=job.uuid, kept=kept)
         work.write("save_jobs", job.saved())
-        work.audit(
-            "JOB_MODIFIED", job.uuid, None, self.by, "OK", name=job.name, version=job.version, reason=self.reason
-        )
+        told: dict[str, Any] = {"name": job.name, "version": job.version, "reason": self.reason}
+        was, role = before.definition.spec.run_as, definition.spec.run_as
+        if was != role:
+            told |= {"run_as": role, "run_as_before": was}
+        work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", **told)
         await work.flush()
 
     async def _move_unstarted(self, job: JobRow, compiled: Compiled) -> None:
@@ -280,7 +293,13 @@ class Definer:
         digest = definition_digest(definition_text(anchored), self._defaults_text) if self.from_code else None
         if digest is not None and job.registered == digest:
             return True
-        return self._equals(self.work.definition(job).definition, anchored)
+        present = self.work.definition(job).definition
+        return self._equals(present, self._owned_as(spec, anchored, present))
+
+    def _owned_as(self, spec: JobSpec, anchored: JobSpec, present: Definition) -> JobSpec:
+        """Its owner stays, unless somebody gives it to another."""
+        stays = spec.owner is None or self.from_code
+        return _owned(anchored, present.spec.owner if stays else spec.owner)
 
     def _equals(self, present: Definition, anchored: JobSpec) -> bool:
         new = build(anchored, present.version, self.defaults)
@@ -308,33 +327,6 @@ class Definer:
                 hint="Choose another name, or define it from its own namespace.",
             )
 
-    async def _check_dependencies(self, specs: Sequence[JobSpec]) -> None:
-        if not any(spec.depends_on for spec in specs):
-            return
-        graph: dict[str, list[str]] = {}
-        for name, other in await self.work.transaction.rows("dependency_graph"):
-            graph.setdefault(name, []).append(other)
-            graph.setdefault(other, [])
-        graph |= {spec.name: list(spec.depends_on) for spec in specs}
-        needed = {other for spec in specs for other in spec.depends_on} - graph.keys()
-        known = await self.work.transaction.rows("known_names", names=sorted(needed)) if needed else []
-        graph |= {row[0]: [] for row in known if row[0] not in graph}
-        check_graph(graph)
-
-    async def _check_pools(self, specs: Sequence[JobSpec]) -> None:
-        wanted = {
-            spec.name: build(spec, 1, self.defaults).settings.pool for spec in specs if _names_pool(spec, self.defaults)
-        }
-        if not wanted:
-            return
-        known = {row[0] for row in await self.work.transaction.rows("read_pools")}
-        for name, pool in wanted.items():
-            if pool is not None and pool not in known:
-                raise InvalidDefinition(
-                    f"Job {shown(name)} wants the pool {shown(pool)}, which does not exist",
-                    hint="Define the pool with its limit first.",
-                )
-
     async def _write_dependencies(self, specs: Sequence[JobSpec], answers: Iterable[Defined]) -> None:
         changed = [spec for spec, answer in zip(specs, answers, strict=True) if answer.change != "unchanged"]
         altered = [spec for spec, answer in zip(specs, answers, strict=True) if answer.change == "changed"]
@@ -345,17 +337,23 @@ class Definer:
         await self.work.transaction.many("insert_dependencies", rows)
 
     def _anchored(self, spec: JobSpec, at: int) -> JobSpec:
-        """The spec as versions keep it: without a state, which is the row's, and with intervals that have no start
-        counted from the job's first definition."""
+        """The spec without its state, which is the row's, and its owner, which the catalog knows; with intervals that
+        have no start counted from the job's first definition."""
         schedule = None if spec.schedule is None else spec.schedule.anchored(moment(at))
-        if schedule is spec.schedule and spec.state is JobState.ENABLED:
+        if schedule is spec.schedule and spec.state is JobState.ENABLED and spec.owner is None:
             return spec
-        return replace(spec, schedule=schedule, state=JobState.ENABLED)
+        return replace(spec, schedule=schedule, state=JobState.ENABLED, owner=None)
 
     def _version(self, uuid: str, definition: Definition, text: str) -> tuple[Any, ...]:
         defaults = self._defaults_text
         start = plain_start(definition)
         return (uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now, start)
+
+
+def _owned(anchored: JobSpec, owner: str | None) -> JobSpec:
+    """The spec as versions keep it: with whose job it is, unless that is whoever opens the store."""
+    kept = None if owner == LOCAL_NAME else owner
+    return anchored if anchored.owner == kept else replace(anchored, owner=kept)
 
 
 def _task_rows(job_uuid: str, definition: Definition) -> list[tuple[Any, ...]]:
@@ -366,10 +364,6 @@ def _task_rows(job_uuid: str, definition: Definition) -> list[tuple[Any, ...]]:
         )
         for position, task in enumerate(definition.tasks)
     ]  # fmt: skip
-
-
-def _names_pool(spec: JobSpec, defaults: Mapping[str, Any]) -> bool:
-    return spec.settings.get("pool") is not None or defaults.get("pool") is not None
 
 
 def _same_version(present: Definition, spec: JobSpec) -> Definition:

@@ -10,6 +10,7 @@ from typing import Any
 from horae.core import ids
 from horae.core.custom import Schedules, loaded
 from horae.core.job import JobSpec, Settings, effective, parse_settings
+from horae.core.needs import needs
 from horae.core.progress import first_starts
 from horae.core.schedule import Once
 from horae.errors import InvalidDefinition, shown
@@ -27,7 +28,7 @@ def build(spec: JobSpec, version: int, defaults: Mapping[str, Any]) -> Definitio
     tasks = tuple(
         effective(defaults, spec.settings, task.settings) if task.settings else settings for task in spec.tasks
     )
-    handlers = frozenset(task.handler or task.name for task in spec.tasks if task.kind == "PYTHON")
+    handlers = needs(spec.tasks[0]) if len(spec.tasks) == 1 else frozenset[str]().union(*map(needs, spec.tasks))
     return Definition(spec, version, settings, tasks, handlers)
 
 
@@ -92,7 +93,10 @@ class Compiled:
         )
         self.rhythm = rhythm
         self.settles_plain = (
-            len(spec.tasks) == 1 and settings.recovery != "compressed" and not isinstance(spec.schedule, Once)
+            len(spec.tasks) == 1
+            and spec.tasks[0].kind == "PYTHON"
+            and settings.recovery != "compressed"
+            and not isinstance(spec.schedule, Once)
         )
 
     @property
@@ -106,7 +110,7 @@ class DefinitionCache:
 
     def __init__(self, find: Callable[[str], Schedules | None] | None = None) -> None:
         """`find` gives the schedule behind a custom one's import path, None where this process has none."""
-        self._find = find
+        self.find = find
         self.known: dict[tuple[str, int], Compiled] = {}
         self._rhythms: dict[object, object] = {}
 
@@ -132,8 +136,8 @@ class DefinitionCache:
         rows = await transaction.rows("load_versions", wanted=json.dumps(missing))
         for job_uuid, version, definition, defaults in rows:
             spec = JobSpec.from_dict(json.loads(definition))
-            if self._find is not None and spec.schedule is not None:
-                spec = replace(spec, schedule=loaded(spec.schedule, self._find))
+            if self.find is not None and spec.schedule is not None:
+                spec = replace(spec, schedule=loaded(spec.schedule, self.find))
             level = {} if defaults is None else parse_settings(json.loads(defaults))
             self.put(job_uuid, build(spec, version, level))
 

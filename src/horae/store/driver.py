@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from horae.errors import StoreError
 from horae.store.records import Rows
+
+if TYPE_CHECKING:
+    from horae.store.vault import Identity
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -78,6 +81,23 @@ def _without_comments(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--")).strip().rstrip(";")
 
 
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """What a database that knows roles of its own is told when people change. Names are the catalog's.
+
+    create_user, create_role           name, whose row is there already
+    drop                               name, a user's or a role's, whose row is still there
+    add_member, remove_member          the user `name` and the role `other`
+    grant_table, revoke_table          `privilege` on `table`, to or from the user or role `name`
+    """
+
+    kind: str
+    name: str
+    other: str = ""
+    privilege: str = ""
+    table: str = ""
+
+
 class Transaction(Protocol):
     """One transaction: all of it is committed when its block ends, nothing when the block raises."""
 
@@ -107,6 +127,14 @@ class Transaction(Protocol):
     def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
         """Writes that nothing follows: they go with the commit."""
 
+    async def provision(self, change: RoleChange, /) -> str | None:
+        """Does in the database's own roles what `change` says, as a part of this transaction; answers what the database
+        calls `name`. None where it has no roles, and for `local`, who is Horae's own login.
+
+        Raises InvalidInput for a table that is not there or is not to be granted, Conflict for a role of that name
+        which is not ours, InUse for one that owns something, StoreRefused where Horae's login may not do that.
+        """
+
     def wake(self) -> None:
         """Lets `changed` fire, here and elsewhere, once this transaction is committed."""
 
@@ -120,6 +148,9 @@ class JoinedTransaction(Transaction, Protocol):
 
     async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
         """Runs one statement that is not the catalog's; what the database says of it is raised as it is."""
+
+    async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
+        """Runs a SQL job's text as somebody; see `port.Joined.run_text`. What failed spoils the transaction."""
 
     async def conclude(self) -> None:
         """Ends the part of foreign statements: what they left for the commit is checked, what they set is set back, and
@@ -178,6 +209,9 @@ class Driver(Protocol):
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Runs a statement that is a whole transaction, in one trip; None where this driver has no such statement."""
+
+    async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
+        """Runs one SELECT that can neither write nor read what is hidden; see `Vault.select`."""
 
     def migration(self) -> AbstractAsyncContextManager[Migrator]: ...
 

@@ -12,6 +12,11 @@ from horae.errors import InvalidInput, shown
 _SPACE = re.compile(r"(?:[\s;]|--[^\n]*)*")
 _WORD = re.compile(r"[A-Za-z_]*")
 _CONTROL = frozenset({"COMMIT", "ROLLBACK", "END", "ABORT", "BEGIN", "START", "SAVEPOINT", "RELEASE"})
+_READS = frozenset({"SELECT", "WITH", "VALUES"})
+HIDDEN = frozenset({"tokens", "sessions", "job_secrets", "secrets"})
+HIDDEN_COLUMNS = {"users": frozenset({"password_hash"})}
+"""What of the catalog no SELECT shows: whole tables, and columns of others."""
+NOT_SHOWN = "Password hashes, tokens, sessions and secrets cannot be read; name other columns."
 NOT_ITS_OWN = "Leave it out: the transaction is committed together with the run's end, or rolled back."
 
 
@@ -47,6 +52,21 @@ def several() -> InvalidInput:
     return InvalidInput("More than one statement at once", hint="Execute them one after the other.")
 
 
+def check_select(sql: object, *, nested: bool) -> str:
+    """The statement, if its first word says that it reads."""
+    if not isinstance(sql, str) or head(sql, nested=nested)[0] not in _READS:
+        raise not_a_select()
+    return sql
+
+
+def not_a_select() -> InvalidInput:
+    return InvalidInput("Not one SELECT", hint="Give one statement that begins with SELECT, WITH or VALUES.")
+
+
+def too_slow(seconds: float) -> InvalidInput:
+    return InvalidInput(f"The SELECT took longer than {seconds:g} s", hint="Ask for less, or allow it more time.")
+
+
 def _skipped(sql: str, at: int, *, nested: bool) -> int:
     """Where the next word or sign begins."""
     while True:
@@ -55,10 +75,11 @@ def _skipped(sql: str, at: int, *, nested: bool) -> int:
         at = space.end()
         if not sql.startswith("/*", at):
             return at
-        at = _after_comment(sql, at + 2, nested=nested)
+        at = after_comment(sql, at + 2, nested=nested)
 
 
-def _after_comment(sql: str, at: int, *, nested: bool) -> int:
+def after_comment(sql: str, at: int, *, nested: bool) -> int:
+    """Where a comment ends whose inside begins at `at`."""
     depth = 1
     while depth:
         closes = sql.find("*/", at)

@@ -190,12 +190,14 @@ def _drops(work: Work, job: JobRow) -> bool:
 
 
 async def bury(work: Work, jobs: Sequence[JobRow], by: str) -> None:
-    """Removes definitions and leaves tombstones with their cursors; history stays."""
+    """Removes definitions, with what was granted on them, and leaves tombstones with their cursors; history stays."""
     await work.flush()
     await work.transaction.many(
         "insert_tombstones", [(job.uuid, job.name, job.planned_until, job.version, work.now, by) for job in jobs]
     )
     await work.transaction.many("delete_jobs", [(job.uuid,) for job in jobs])
+    # Another job of that name would be somebody else's.
+    await work.transaction.rows("delete_grants_on_jobs", names=[job.name for job in jobs])
     for job in jobs:
         work.audit("JOB_DELETED", job.uuid, None, by, "OK", name=job.name)
     await work.flush()

@@ -13,6 +13,7 @@ from horae.store.definitions import DefinitionCache
 from horae.store.driver import JoinedTransaction, Parameters
 from horae.store.records import Rows, Settled, Settlement, Verdict
 from horae.store.settling import Settler
+from horae.store.vault import Identity
 from horae.store.work import Work
 
 
@@ -48,6 +49,10 @@ class JoinedRun:
     async def execute(self, sql: str, parameters: Parameters = None) -> Rows:
         self._check_open()
         return await self._transaction.foreign(sql, parameters)
+
+    async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
+        self._check_open()
+        return await self._transaction.run_text(sql, identity, most)
 
     async def settle(self, settlement: Settlement) -> Settled:
         self._check_open()

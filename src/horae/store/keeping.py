@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from horae.core import ids
+from horae.core.access import SYSTEM_NAME
 from horae.core.declarative import Standing, owed_after
 from horae.core.lifecycle import JobState, RunState
 from horae.errors import NodeNameTaken, shown
@@ -159,7 +160,7 @@ def _abandon(work: Work, run: RunRow) -> None:
     state, reason = (RunState.FAILED_STALE, TIMEOUT) if late else (RunState.CANCELLED, "abandoned")
     work.end_unstarted(run.run_no, state, reason, fence_up=True, lost=True)
     event = "JOB_FAILED" if late else "JOB_CANCELLED"
-    work.audit(event, run.job_uuid, run.uuid, "keeper", str(state), reason=reason)
+    work.audit(event, run.job_uuid, run.uuid, "keeper", str(state), reason=reason, run_no=run.run_no)
 
 
 async def sweep(work: Work, limit: int) -> int:
@@ -186,7 +187,7 @@ async def retain(work: Work, before: int, limit: int) -> int:
     """Deletes ended runs with all that hangs on them; returns how many."""
     numbers = [row[0] for row in await work.transaction.rows("runs_to_forget", before=before, limit=limit)]
     if numbers:
-        await forget_runs(work, numbers)
+        await forget_runs(work, numbers, SYSTEM_NAME)
     return len(numbers)
 
 

@@ -14,6 +14,7 @@ from horae.core.declarative import NAMESPACE
 from horae.core.instant import aware
 from horae.core.lifecycle import JobState, RunState
 from horae.core.overlap import Overlapping, judge_overlap, superseded
+from horae.core.trail import ranges
 from horae.errors import Conflict, InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
 from horae.store.handover import after_endings, bury
 from horae.store.planning import Planner, look_ahead, plan_owed
@@ -127,25 +128,27 @@ async def drop(work: Work, names: Sequence[str], *, keep_history: bool, by: str)
                 work.end_unstarted(number, RunState.CANCELLED, "dropped", by=by)
     await work.flush()
     if not keep_history:
-        await forget_history(work, sorted(jobs))
+        await forget_history(work, sorted(jobs), by)
     await bury(work, list(jobs.values()), by)
     work.transaction.wake()
     return len(jobs)
 
 
-async def forget_history(work: Work, job_uuids: Sequence[str]) -> None:
+async def forget_history(work: Work, job_uuids: Sequence[str], by: str) -> None:
     """Deletes every ended run of these jobs, in batches that keep memory flat."""
     while numbers := [
         row[0] for row in await work.transaction.rows("history_of_jobs", jobs=list(job_uuids), limit=5000)
     ]:
-        await forget_runs(work, numbers)
+        await forget_runs(work, numbers, by)
 
 
-async def forget_runs(work: Work, numbers: Sequence[int]) -> None:
-    """Deletes runs with all that hangs on them."""
+async def forget_runs(work: Work, numbers: Sequence[int], by: str) -> None:
+    """Deletes runs with all that hangs on them. The audit keeps their numbers: so whoever verifies the trail knows that
+    they are rightly gone."""
     await work.transaction.rows("remember_runs", runs=list(numbers), namespace=NAMESPACE)
     for statement in ("forget_output", "forget_windows", "forget_attempts", "forget_tasks", "forget_runs"):
         await work.transaction.rows(statement, runs=list(numbers))
+    work.audit("RUNS_FORGOTTEN", None, None, by, "OK", runs=ranges(numbers))
 
 
 async def cancel(work: Work, run_ids: Sequence[str], *, by: str, reason: str) -> tuple[RunState, ...]:
@@ -163,9 +166,11 @@ async def cancel(work: Work, run_ids: Sequence[str], *, by: str, reason: str) ->
         state = RunState(run.state)
         if state is RunState.RUNNING:
             work.request_cancel(run.run_no, reason, by)
+            # Its end is told by the node that ends it, in a row that names the node.
+            work.audit("CANCEL_REQUESTED", run.job_uuid, run.uuid, by, "OK", reason=reason, run_no=run.run_no)
         elif state in (RunState.PENDING, RunState.QUEUED):
             work.end_unstarted(run.run_no, RunState.CANCELLED, reason, by=by)
-            work.audit("JOB_CANCELLED", run.job_uuid, run.uuid, by, "CANCELLED", reason=reason)
+            work.audit("JOB_CANCELLED", run.job_uuid, run.uuid, by, "CANCELLED", reason=reason, run_no=run.run_no)
             state = RunState.CANCELLED
             ended.append(run.job_uuid)
         states[run.uuid] = state

@@ -60,6 +60,7 @@ from horae.store.records import (
     Totals,
     Verdict,
 )
+from horae.store.vault import Identity
 
 __all__ = [
     "Admission",
@@ -106,6 +107,20 @@ class Joined(Protocol):
         Raises InvalidInput for what is not the task's to say: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their like,
         several statements at once, anything after a statement whose failure undid the transaction, anything after
         `settle`; on SQLite also ATTACH, DETACH, PRAGMA, VACUUM, and a CREATE outside the catalog's file.
+        """
+
+    async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
+        """Runs a SQL job's text, one statement or several, as `identity`, who may do what was granted and no more.
+
+        Answers the rows of its last statement that returns any, as plain JSON values: as many whole rows as fit into
+        `most` characters of JSON (`Rows.cut` tells where there were more). `rowcount` is how many rows its statements
+        inserted, updated and deleted, or, where it only reads, how many it read; -1 where that means nothing. While it
+        runs, `current_setting('horae.job_uuid')`, `…job_run_uuid` and `…job_name` are what `identity.variables` say;
+        on SQLite also the functions job_uuid(), job_run_uuid() and job_name().
+
+        Raises StatementFailed with what the database said, and its SQLSTATE in `details` where it has one; InvalidInput
+        for what `execute` refuses too, but for several statements; TransactionExpired, StoreUnavailable. A text that
+        failed keeps nothing: the run can only be settled by the ordinary verb.
         """
 
     async def settle(self, settlement: Settlement) -> Settled:
@@ -165,8 +180,8 @@ class Store(Protocol):
 
         Commits together: job, tasks (those gone are retired), dependencies, version, cursor, audit row. A definition
         equal to the present one changes nothing. From `source="code"`, one equal to the last registered from code
-        changes nothing either, so a restart never undoes an operator's change, and `state` counts only for a new job;
-        from any other source the given `state` counts.
+        changes nothing either, so a restart never undoes an operator's change, and `state` and `owner` count only for a
+        new job; from any other source those given count. A new job without an owner is `by`'s, who must be a user.
 
         A new job's cursor stands at now, or where its tombstone left it if that is later; for a Once that lies in the
         past, just before it, so that planning can run it within its grace or record it MISSED. A changed schedule first
@@ -174,8 +189,8 @@ class Store(Protocol):
         decided anew, or deleted where the new schedule has no such slot. Runs keep the version they were born under.
 
         `expected` maps names to the version the caller read (0: must not exist). Raises VersionConflict with both
-        versions, NamespaceConflict, InvalidDefinition (unknown dependency or pool, payload that is not JSON, the same
-        name twice), DependencyCycle.
+        versions, NamespaceConflict, InvalidDefinition (unknown dependency, pool or role, payload that is not JSON, the
+        same name twice), DependencyCycle, PrincipalNotFound (no such owner).
         """
 
     async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[Declared, ...]:

@@ -26,12 +26,12 @@ async def jobs(
     rows = await work.transaction.rows(
         "list_jobs", jobs=wanted, tag=tag, state=None if state is None else str(state), after=after, limit=limit
     )
-    found = [(JobRow(row[:-1]), row[-1]) for row in rows]
-    await work.cache.load(work.transaction, [(job.uuid, job.version) for job, _ in found])
-    return tuple(_job_record(work, job, by) for job, by in found)
+    found = [(JobRow(row[:-2]), *row[-2:]) for row in rows]
+    await work.cache.load(work.transaction, [(job.uuid, job.version) for job, _, _ in found])
+    return tuple(_job_record(work, job, by, owner) for job, by, owner in found)
 
 
-def _job_record(work: Work, job: JobRow, by: str) -> JobRecord:
+def _job_record(work: Work, job: JobRow, by: str, owner: str) -> JobRecord:
     return JobRecord(
         job.name,
         job.version,
@@ -49,6 +49,7 @@ def _job_record(work: Work, job: JobRow, by: str) -> JobRecord:
         optional_moment(job.moved_to),
         optional_moment(job.covered_until),
         optional_moment(job.last_enqueued_at),
+        owner,
     )
 
 

@@ -47,7 +47,7 @@ class Definition:
     settings: Settings
     task_settings: tuple[Settings, ...]
     handlers: frozenset[str]
-    """The Python callables a node must have to run it."""
+    """What a node must have to run it, in the words of `core.needs`: its Python callables, and for other work more."""
 
     @property
     def name(self) -> str:
@@ -87,6 +87,8 @@ class JobRecord:
     moved_to: datetime | None = None
     covered_until: datetime | None = None
     last_enqueued_at: datetime | None = None
+    owner: str = "local"
+    """Whose it is, and whose rights it runs with; `created_by` is who wrote its first version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,15 +285,23 @@ class Settled(NamedTuple):
 class Rows(list[tuple[Any, ...]]):
     """What a statement of a task's own answered: its rows, the names of their columns, how many rows it concerned.
 
-    `rowcount` is -1 where that means nothing, as for CREATE TABLE.
+    `rowcount` is -1 where that means nothing, as for CREATE TABLE. `cut`: there were more rows than were asked for.
     """
 
-    __slots__ = ("columns", "rowcount")
+    __slots__ = ("columns", "cut", "rowcount")
 
-    def __init__(self, rows: Iterable[tuple[Any, ...]] = (), rowcount: int = -1, columns: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        rows: Iterable[tuple[Any, ...]] = (),
+        rowcount: int = -1,
+        columns: tuple[str, ...] = (),
+        *,
+        cut: bool = False,
+    ) -> None:
         super().__init__(rows)
         self.rowcount = rowcount
         self.columns = columns
+        self.cut = cut
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,14 @@ A request that is invalid changes nothing; its row keeps the error, and an audit
 from __future__ import annotations
 
 from dataclasses import replace
-from json import loads
 
-from horae.core import ids
 from horae.core.instant import parse_instant
 from horae.core.interval import Every, Iso8601
-from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
 from horae.core.schedule import Cron, Schedule
 from horae.errors import HoraeError, InvalidInput, shown
-from horae.store.defining import Definer
 from horae.store.operating import reschedule, set_state
+from horae.store.redefining import redefine
 from horae.store.work import Work
 
 
@@ -48,28 +45,10 @@ async def _apply(work: Work, name: str | None, field: str, value: str | None, by
             )
         await reschedule(work, name, parse_instant(value, "next_run_at"), by, unplannable)
     else:
-        jobs = await work.lock_jobs(names=[name])
-        present = work.definition(next(iter(jobs.values()))).definition
-        changed: JobSpec = replace(
-            present.spec,
-            schedule=_schedule(value or "", present.spec.schedule),
-            state=JobState(next(iter(jobs.values())).state),
-        )
-        rows = await work.transaction.rows("read_defaults", job=str(ids.job_uuid(name)), version=present.version)
-        definer = Definer(
-            work,
-            by=by,
-            source="sql",
-            defaults=_defaults(rows[0][0]),
-            expected={},
-            reason="cb_schedules",
-            unplannable=unplannable,
-        )
-        await definer.define([changed])
-
-
-def _defaults(text: str | None) -> dict[str, object]:
-    return {} if text is None else dict(loads(text))
+        job = next(iter((await work.lock_jobs(names=[name])).values()))
+        present = work.definition(job).definition.spec
+        changed = replace(present, schedule=_schedule(value or "", present.schedule))
+        await redefine(work, job, changed, by=by, reason="cb_schedules", unplannable=unplannable)
 
 
 def _schedule(text: str, present: Schedule | None) -> Schedule:

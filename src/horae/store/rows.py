@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from horae.core import ids
+from horae.core.access import role_uuid
 from horae.core.declarative import SLEEPING_NOTES, state_before_sleep
 from horae.core.duration import format_duration, parse_duration
 from horae.core.instant import EPOCH, rfc3339
@@ -23,8 +25,7 @@ from horae.errors import InvalidDefinition, shown
 from horae.store.driver import Row
 from horae.store.records import Definition, Origin, RunRecord
 
-LOCAL_USER = "d69e9d85-8741-5f42-ab50-f4afa0f8cbf6"
-"""uuid5(NAMESPACE_URL, "urn:horae:user:local"): whoever opens the store directly."""
+_UNPLACED = (None, None, None)
 
 
 def milliseconds(at: datetime) -> int:
@@ -122,7 +123,8 @@ def schedule_text(schedule: Schedule | None) -> str:
 def job_columns(definition: Definition) -> tuple[Any, ...]:
     """The columns of `sys.jobs` that repeat parts of the definition for people who read SQL.
 
-    In the order of the statements `insert_jobs` and `change_jobs`.
+    In the order of the statements `insert_jobs` and `change_jobs`. The shards of a SHARD_SET stand in
+    partition_expression, as a JSON list.
     """
     spec, settings = definition.spec, definition.settings
     schedule, task = spec.schedule, spec.tasks[0]
@@ -149,7 +151,22 @@ def job_columns(definition: Definition) -> tuple[Any, ...]:
         spec.namespace,
         to_json(list(spec.tags)) if spec.tags else None,
         schedule_text(schedule),
+        spec.job_class,
+        str(procedure_uuid(task.handler)) if kind == "PROCEDURE" else None,
+        *(_UNPLACED if spec.partition is None else _placed(spec.partition)),
+        None if spec.run_as is None else str(role_uuid(spec.run_as)),
     )
+
+
+def procedure_uuid(name: str) -> UUID:
+    return uuid5(NAMESPACE_URL, f"urn:horae:procedure:{name}")
+
+
+def _placed(partition: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
+    strategy, shards = partition["strategy"], partition.get("shards")
+    if strategy == "SINGLE_SHARD":
+        return strategy, partition["shards"][0], None
+    return strategy, None, partition.get("expression") if shards is None else to_json(shards)
 
 
 def plain_start(definition: Definition) -> str | None:

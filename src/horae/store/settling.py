@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 
 from horae.core import ids
+from horae.core.access import LOCAL_NAME
 from horae.core.lifecycle import AttemptState, RunState, TaskState
 from horae.core.progress import Advance, Ended, TaskProgress, advance
+from horae.core.trail import run_line, runs_digest
 from horae.store.definitions import Compiled
 from horae.store.dispatching import task_progress, write_task
 from horae.store.driver import Row
@@ -60,21 +61,21 @@ class Settler:
         tasks: list[Row] = []
         attempts: list[Row] = []
         jobs: dict[str, None] = {}
-        lines: list[str] = []
+        lines: list[tuple[int, str]] = []
         for each, compiled in zip(settlements, definitions, strict=True):
             _, attempt, _, _, _, result, affected = each.ends[0]
             runs.append((each.run_no, node, each.fence, now, affected))
             tasks.append((each.run_no, attempt, now, result))
             attempts.append((each.run_no, attempt, now))
             jobs[compiled.job_uuid] = None
-            lines.append(f"{each.run_no} {each.run_id[4:]} COMPLETED {each.fence} {now}")
+            lines.append((each.run_no, run_line(each.run_no, each.run_id[4:], "COMPLETED", each.fence, now)))
         wanted = len(runs)
         writes = (("finish_plain_runs", runs), ("finish_plain_tasks", tasks), ("finish_plain_attempts", attempts))
         counts, not_alone = await work.transaction.trip("lock_these_jobs", writes, "jobs_not_alone", jobs=list(jobs))
         if any(count != wanted for count in counts):
             return None
         only = (next(iter(jobs)), settlements[0].run_id[4:]) if wanted == 1 else (None, None)
-        self._audit_executed(lines, [run[0] for run in runs], *only)
+        self._audit_executed(lines, *only)
         if any(compiled.pooled for compiled in definitions):
             # Others may have waited for its place.
             work.transaction.wake()
@@ -234,12 +235,19 @@ class Settler:
                 failed.error if failed is not None and failing else None,
                 sum(affected) if affected else None,
                 failed.error_code if failed is not None and failing else None,
+                self._data(run, told),
             ),
         )
         self.ended.append((run, state, reason))
         if self.work.cache[run.job_uuid, run.version].pooled:
             # Others may have waited for its place.
             self.work.transaction.wake()
+
+    def _data(self, run: RunRow, told: Sequence[AttemptEnd]) -> str | None:
+        """What SQL answered, if that is what ended the run: `result_data`. Other results are their task's."""
+        tasks = self.work.cache[run.job_uuid, run.version].definition.spec.tasks
+        answers = (end.result for end in told if tasks[end.position].kind in ("SQL", "PROCEDURE"))
+        return next((answer for answer in answers if answer is not None), None)
 
     def _park(self, run: RunRow, until: int, waiting_for: str | None) -> None:
         compiled = self.work.cache[run.job_uuid, run.version]
@@ -257,20 +265,23 @@ class Settler:
                 executed.append((run.run_no, run.uuid, state, run.fence, run.job_uuid))
             else:
                 event = "JOB_CANCELLED" if state is RunState.CANCELLED else "JOB_FAILED"
-                self.work.audit(event, run.job_uuid, run.uuid, self.node, str(state), reason=reason)
+                spec = self.work.cache[run.job_uuid, run.version].definition.spec
+                told = {"reason": reason, "run_no": run.run_no, "user": spec.run_as or spec.owner or LOCAL_NAME}
+                self.work.audit(event, run.job_uuid, run.uuid, self.node, str(state), **told)
         if executed:
-            executed.sort()
-            lines = [f"{number} {uuid} {state} {fence} {self.work.now}" for number, uuid, state, fence, _ in executed]
+            now = self.work.now
+            lines = [(number, run_line(number, uuid, state, fence, now)) for number, uuid, state, fence, _ in executed]
             only = (executed[0][4], executed[0][1]) if len(executed) == 1 else (None, None)
-            self._audit_executed(lines, [each[0] for each in executed], *only)
+            self._audit_executed(lines, *only)
 
-    def _audit_executed(
-        self, lines: Sequence[str], numbers: Sequence[int], job_uuid: str | None, run_uuid: str | None
-    ) -> None:
+    def _audit_executed(self, lines: list[tuple[int, str]], job_uuid: str | None, run_uuid: str | None) -> None:
         """One row for the batch: the runs by number, and a digest over one line for each, in that order."""
-        digest = sha256("\n".join(lines).encode()).hexdigest()
-        row = (self.work.now, "JOB_EXECUTED", job_uuid, run_uuid, self.node, "OK", to_json(list(numbers)), digest)
-        self.work.write("insert_audit", row)
+        lines.sort()
+        digest = runs_digest(line for _, line in lines)
+        numbers = to_json([number for number, _ in lines])
+        self.work.write(
+            "insert_audit", (self.work.now, "JOB_EXECUTED", job_uuid, run_uuid, self.node, "OK", numbers, digest)
+        )
 
     async def _cover(self) -> None:
         """Remembers how far COMPLETED runs cover, for jobs whose recovery compresses. One that somebody triggered has

@@ -23,7 +23,7 @@ class DefinitionContract(Contract):
 
     @scenario
     async def test_a_new_job_begins_at_version_1_and_is_planned_from_now(self, scene: Scene) -> None:
-        assert await scene.define(job(), by="ann") == (Defined("a", 1, "created"),)
+        assert await scene.define(job(owner="local"), by="ann") == (Defined("a", 1, "created"),)
         record = await scene.job()
         assert (record.version, record.state, record.created_by) == (1, JobState.ENABLED, "ann")
         assert record.created_at == record.updated_at == record.planned_until == BEGINNING
@@ -54,7 +54,7 @@ class DefinitionContract(Contract):
 
     @scenario
     async def test_a_changed_definition_raises_the_version_and_keeps_the_creation(self, scene: Scene) -> None:
-        await scene.define(job(), by="ann")
+        await scene.define(job(owner="local"), by="ann")
         scene.clock.advance("10s")
         assert await scene.define(job(description="new"), by="bob") == (Defined("a", 2, "changed"),)
         record = await scene.job()

@@ -38,6 +38,7 @@ from horae.store.records import (
     Settlement,
     Totals,
 )
+from horae.store.vault import Identity
 from horae.testing import (
     model_declare,
     model_define,
@@ -363,6 +364,9 @@ class ModelJoined:
 
     async def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Rows:
         raise InvalidInput("The model store has no SQL", hint="Use a store on SQLite or PostgreSQL.")
+
+    async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
+        return await self.execute(sql)
 
     async def settle(self, settlement: Settlement) -> Settled:
         if self.closed or (settlement.run_id, settlement.fence) != self._run:

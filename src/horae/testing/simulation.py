@@ -27,6 +27,7 @@ from horae.app.home import Home
 from horae.app.horae import Horae
 from horae.app.loading import finder
 from horae.app.stores import make_driver, ready
+from horae.control.service import Kept
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.instant import aware
 from horae.declarative.scheduler import Scheduler
@@ -36,7 +37,6 @@ from horae.errors import Conflict, InvalidInput, shown
 from horae.events import AttemptStarted
 from horae.runners import waiting
 from horae.runners.processes import Processes
-from horae.store.port import Store
 from horae.testing.alternation import Alternation
 from horae.testing.faults import Faults, FaultyCatalog
 from horae.testing.turns import Turns
@@ -295,13 +295,13 @@ class _SimulatedHome(Home):
         self._turns = turns
         self._loop = turns.loop
 
-    async def call(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
+    async def call(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         self.refuse_inside_transaction()
         if asyncio.get_running_loop() is self._turns.loop:
             return await work(await self.store())
         return await self._turns.call(self._turns.loop.run_through, self._there(work))
 
-    def call_blocking(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
+    def call_blocking(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         self.refuse_inside_transaction()
         if waiting.here.park is not None:
             return waiting.awaited(asyncio.run_coroutine_threadsafe(self._there(work), self._turns.loop))

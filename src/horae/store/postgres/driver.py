@@ -26,8 +26,10 @@ from horae.core.liveness import RECONNECTION
 from horae.errors import ClockImplausible, NotACatalog, StoreError, StoreUnavailable
 from horae.store.driver import Clock, Row
 from horae.store.postgres.failures import shown_place, translated
-from horae.store.postgres.joining import PostgresJoined, clean
+from horae.store.postgres.joining import PostgresJoined, clean, select
+from horae.store.postgres.running import Callers
 from horae.store.postgres.transaction import CLOCK, PLANNING, PostgresMigrator, PostgresTransaction, Prepared, undo
+from horae.store.records import Rows
 
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _FREE = "SELECT pg_advisory_unlock(%s)"
@@ -70,6 +72,7 @@ class PostgresDriver:
         self._changes = 1
         self._condition = asyncio.Condition()
         self._prepared = Prepared(injected=clock is not None)
+        self._callers = Callers(self.transaction)
 
     async def open(self) -> None:
         if self._pool is not None:
@@ -120,13 +123,28 @@ class PostgresDriver:
         """Whoever waits for a statement can stop waiting, so nothing here has to mind the limit."""
 
         def made(connection: Connection, now: int) -> PostgresJoined:
-            return PostgresJoined(connection, self._prepared, now, self.place, self._read_clock)
+            return PostgresJoined(connection, self._prepared, now, self.place, self._read_clock, self._callers)
 
+        async with self._within(await self._opened_joining(), made) as transaction:
+            yield transaction
+
+    async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
+        """On a connection that is cleaned when it goes back, and never committed, so that nothing is left of it."""
+        await self._callers.reader()
+        pool, connection = await self._borrowed(await self._opened_joining())
+        try:
+            async with translated(self.place):
+                now = await self._begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            return await select(PostgresTransaction(connection, self._prepared, now), self._callers, sql, most, seconds)
+        finally:
+            await undo(connection)
+            await pool.putconn(connection)
+
+    async def _opened_joining(self) -> Pool | None:
         if self._joining is not None and self._joining.closed:
             async with translated(self.place):
                 await self._joining.open()
-        async with self._within(self._joining, made) as transaction:
-            yield transaction
+        return self._joining
 
     @asynccontextmanager
     async def _within(

@@ -8,6 +8,7 @@ follows a semicolon cannot slip through.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncConnection, pq
@@ -16,13 +17,16 @@ from psycopg.types.uuid import UUIDLoader
 from horae.errors import InvalidInput, StoreUnavailable
 from horae.store import foreign
 from horae.store.driver import Parameters, Row
+from horae.store.postgres import running
 from horae.store.postgres.failures import translated
-from horae.store.postgres.transaction import PLANNING, PostgresTransaction, Prepared
+from horae.store.postgres.running import THEIR_PLANNING, Callers
+from horae.store.postgres.transaction import PLANNING, SAFE_PATH, PostgresTransaction, Prepared
 from horae.store.records import Rows
+from horae.store.vault import Identity
 
-_THEIRS = "SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT"
+_THEIRS = f"{THEIR_PLANNING}; SET LOCAL search_path TO DEFAULT"
 _OURS = (
-    "SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL ROLE NONE; SET LOCAL search_path = pg_catalog;"
+    f"CLOSE ALL; SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL ROLE NONE; SET LOCAL search_path = {SAFE_PATH};"
     " SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
 )
 _LEFT_BEHIND = (
@@ -31,10 +35,14 @@ _LEFT_BEHIND = (
 ) + "; ".join(PLANNING)
 
 
+_TOLD: WeakSet[AsyncConnection[Row]] = WeakSet()
+"""Connections that have run a text: what is prepared on them may not be ours."""
+
+
 class PostgresJoined(PostgresTransaction):
     """First statements of a task's own, then, from `conclude` on, the catalog's."""
 
-    __slots__ = ("_clock", "_place", "_theirs")
+    __slots__ = ("_callers", "_clock", "_failed", "_place", "_theirs")
 
     def __init__(
         self,
@@ -43,15 +51,18 @@ class PostgresJoined(PostgresTransaction):
         now: int,
         place: str,
         clock: Callable[[AsyncConnection[Row]], Awaitable[int]],
+        callers: Callers,
     ) -> None:
         super().__init__(connection, prepared, now)
+        self._callers = callers
+        self._failed = False
         self._place = place
         self._clock = clock
         self._theirs = False
 
     @property
     def spoiled(self) -> bool:
-        return self._connection.info.transaction_status != pq.TransactionStatus.INTRANS
+        return self._failed or self._connection.info.transaction_status != pq.TransactionStatus.INTRANS
 
     async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
         text = foreign.check(sql, nested=True)
@@ -80,6 +91,13 @@ class PostgresJoined(PostgresTransaction):
             raise InvalidInput("The statement has ended the run's own transaction", hint=foreign.NOT_ITS_OWN)
         return Rows(rows, cursor.rowcount, () if described is None else tuple(column.name for column in described))
 
+    async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
+        _TOLD.add(self._connection)
+        self._failed = True
+        rows = await running.run_text(self, self._callers, sql, identity, most)
+        self._failed = self._theirs = False
+        return rows
+
     async def conclude(self) -> None:
         # What is left for the commit to check runs foreign triggers: under the settings their statements had.
         await self.foreign("SET CONSTRAINTS ALL IMMEDIATE")
@@ -88,7 +106,18 @@ class PostgresJoined(PostgresTransaction):
             self.now = await self._clock(self._connection)
 
 
+async def select(transaction: PostgresTransaction, callers: Callers, sql: str, most: int, seconds: float) -> Rows:
+    """One SELECT, on a connection that is cleaned afterwards; see `running.select`."""
+    _TOLD.add(transaction.connection)
+    return await running.select(transaction, callers, sql, most, seconds)
+
+
 async def clean(connection: AsyncConnection[Row]) -> None:
-    """Takes back what foreign statements may have left in a session; what is prepared stays so."""
+    """Takes back what foreign statements may have left in a session. What is prepared stays so, unless a text was run:
+    with that it is all that DISCARD ALL does, which the driver would not always notice."""
     async with translated("a returned connection"):
-        await connection.execute(_LEFT_BEHIND)
+        if connection in _TOLD:
+            _TOLD.discard(connection)
+            await connection.execute(f"DEALLOCATE ALL; DISCARD PLANS; {_LEFT_BEHIND}")
+        else:
+            await connection.execute(_LEFT_BEHIND)

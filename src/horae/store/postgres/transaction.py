@@ -9,12 +9,14 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, pq
 
-from horae.store.driver import Row, statements
+from horae.store.driver import RoleChange, Row, statements
 from horae.store.postgres.arrays import Batch, array_literal
 from horae.store.postgres.failures import translated
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-PLANNING = ("SET enable_seqscan = off", "SET jit = off")
+SAFE_PATH = "pg_catalog, pg_temp"
+"""Without pg_temp said, what is temporary would be found even before pg_catalog: types as well as tables."""
+PLANNING = ("SET enable_seqscan = off", "SET jit = off", f"SET search_path = {SAFE_PATH}")
 _OURS = "Horae catalog"
 
 
@@ -50,6 +52,10 @@ class PostgresTransaction:
         self.wakes = False
         self._ahead: AsyncExitStack | None = None
         self.deferred: list[tuple[str, Sequence[Row]]] = []
+
+    @property
+    def connection(self) -> AsyncConnection[Row]:
+        return self._connection
 
     async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         async with translated(name):
@@ -128,12 +134,17 @@ class PostgresTransaction:
             cursor = await self._write(name, rows)
             return cursor.rowcount
 
-    async def raw(self, text: str, values: tuple[Any, ...] = ()) -> list[Row]:
+    async def raw(self, text: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> list[Row]:
         """A statement that belongs to the driver, not to the catalog."""
         async with translated(text):
             await self._caught_up()
             cursor = await self._connection.execute(text, values or None)
             return await cursor.fetchall() if cursor.description is not None else []
+
+    async def provision(self, change: RoleChange, /) -> str | None:
+        from horae.store.postgres.roles import provision
+
+        return await provision(self, change)
 
     def wake(self) -> None:
         self.wakes = True

@@ -13,6 +13,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from threading import Event
 from time import monotonic, time_ns
 from typing import Any, TypeVar
 from uuid import UUID
@@ -21,11 +22,13 @@ import apsw
 
 from horae.core.instant import EPOCH
 from horae.errors import NotACatalog, StoreError, StoreMissing, StoreUnavailable, shown
-from horae.store.driver import Clock, Parameters, Row, Statement, statements
+from horae.store.driver import Clock, Parameters, RoleChange, Row, Statement, statements
 from horae.store.records import Rows
-from horae.store.sqlite import foreign
+from horae.store.sqlite import foreign, running
 from horae.store.sqlite.failures import translated
+from horae.store.sqlite.guarding import Variables
 from horae.store.sqlite.liveness import FileLocks
+from horae.store.vault import Identity
 
 BUSY_PATIENCE = 30.0
 POLL, IDLE_POLL = 0.1, 0.2
@@ -59,6 +62,7 @@ class SqliteDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._version = -1
         self._locks = FileLocks(path)
+        self._variables = Variables()
         self._prepared = {name: _prepared(each) for name, each in statements("sqlite").items()}
 
     async def open(self) -> None:
@@ -69,6 +73,7 @@ class SqliteDriver:
         connection = apsw.Connection(":memory:")
         try:
             await self._patiently(lambda: _attach(connection, self.path))
+            self._variables.register(connection)
         except BaseException:
             connection.close()
             raise
@@ -100,6 +105,7 @@ class SqliteDriver:
         """On the one connection there is: whoever else wants it waits."""
         async with self._within(SqliteJoined) as transaction:
             transaction.clock = self._now
+            transaction.variables = self._variables
             transaction.ends_at = monotonic() + limit
             yield transaction
 
@@ -125,6 +131,18 @@ class SqliteDriver:
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """There is no way over a network to be spared here, and no statement that writes several tables."""
         return None
+
+    async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
+        """In a thread, which is told to stop when nobody waits for it any more; in memory, where there is only this
+        connection, at once."""
+        if self.path == ":memory:":
+            async with self._lock:
+                return running.select(self.connection, sql, most, seconds, lambda: False)
+        stopped = Event()
+        try:
+            return await asyncio.to_thread(running.select_from_file, self.path, sql, most, seconds, stopped.is_set)
+        finally:
+            stopped.set()
 
     @asynccontextmanager
     async def migration(self) -> AsyncIterator[SqliteMigrator]:
@@ -271,6 +289,10 @@ class SqliteTransaction:
     def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
         self.deferred += writes
 
+    async def provision(self, change: RoleChange, /) -> str | None:
+        """A file knows no roles: the catalog's own rows are what an authorizer asks."""
+        return None
+
     def wake(self) -> None:
         self.wakes = True
 
@@ -278,14 +300,21 @@ class SqliteTransaction:
 class SqliteJoined(SqliteTransaction):
     """First statements of a task's own, then, from `conclude` on, the catalog's."""
 
-    __slots__ = ("clock", "ends_at")
+    __slots__ = ("_failed", "clock", "ends_at", "variables")
     clock: Callable[[], int]
     ends_at: float
+    variables: Variables
 
     @property
     def spoiled(self) -> bool:
-        """A statement that failed undoes only itself, unless it said ROLLBACK or the disk did."""
-        return not self._connection.in_transaction
+        """A statement that failed undoes only itself, unless it said ROLLBACK or the disk did; a text, everything."""
+        return getattr(self, "_failed", False) or not self._connection.in_transaction
+
+    async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
+        self._failed = True
+        rows = running.run_text(self._connection, sql, identity, most, self.ends_at, self.variables)
+        self._failed = False
+        return rows
 
     async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
         return foreign.run(self._connection, sql, parameters, self.ends_at)

@@ -16,8 +16,8 @@ from horae.store.records import Rows
 
 STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock: well under a millisecond."""
-_COUNTED = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"})
-_REFUSED = {
+COUNTED = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"})
+REFUSED = {
     apsw.SQLITE_TRANSACTION: ("BEGIN, COMMIT and ROLLBACK", foreign.NOT_ITS_OWN),
     apsw.SQLITE_SAVEPOINT: ("SAVEPOINT and RELEASE", foreign.NOT_ITS_OWN),
     apsw.SQLITE_ATTACH: ("ATTACH", "Keep the tables in the catalog's file, which is attached as sys."),
@@ -25,13 +25,13 @@ _REFUSED = {
     apsw.SQLITE_PRAGMA: ("PRAGMA", "Leave it out: the connection is the catalog's own."),
 }
 _VACUUM = ("VACUUM", "Run it while nothing else has the file open: sqlite3 FILE 'VACUUM'.")
-_WORDS = {
-    "ATTACH": _REFUSED[apsw.SQLITE_ATTACH],
-    "DETACH": _REFUSED[apsw.SQLITE_DETACH],
-    "PRAGMA": _REFUSED[apsw.SQLITE_PRAGMA],
+WORDS = {
+    "ATTACH": REFUSED[apsw.SQLITE_ATTACH],
+    "DETACH": REFUSED[apsw.SQLITE_DETACH],
+    "PRAGMA": REFUSED[apsw.SQLITE_PRAGMA],
     "VACUUM": _VACUUM,
 }
-_CREATES = {
+CREATES = {
     apsw.SQLITE_CREATE_TABLE: "TABLE",
     apsw.SQLITE_CREATE_VTABLE: "VIRTUAL TABLE",
     apsw.SQLITE_CREATE_INDEX: "INDEX",
@@ -52,8 +52,8 @@ def run(connection: apsw.Connection, sql: str, parameters: Parameters, ends_at: 
     """
     text = foreign.check(sql, nested=False)
     word, _ = foreign.head(text, nested=False)
-    if word in _WORDS:
-        raise _refusal(*_WORDS[word])
+    if word in WORDS:
+        raise refusal(*WORDS[word])
     guard = _Guard(text)
     cursor = connection.cursor()
     cursor.exec_trace = guard.trace
@@ -77,7 +77,7 @@ def run(connection: apsw.Connection, sql: str, parameters: Parameters, ends_at: 
         cursor.close(force=True)
     if guard.reads and guard.columns:
         return Rows(rows, len(rows), guard.columns)
-    return Rows(rows, connection.changes() if word in _COUNTED else -1, guard.columns)
+    return Rows(rows, connection.changes() if word in COUNTED else -1, guard.columns)
 
 
 def check_deferred(connection: apsw.Connection) -> None:
@@ -99,10 +99,10 @@ class _Guard:
     def authorize(
         self, operation: int, first: str | None, second: str | None, database: str | None, inside: str | None
     ) -> int:
-        if operation in _REFUSED:
-            return self._deny(_refusal(*_REFUSED[operation]))
-        if operation in _CREATES and database != "sys":
-            return self._deny(_astray(_CREATES[operation], temporary=database == "temp"))
+        if operation in REFUSED:
+            return self._deny(refusal(*REFUSED[operation]))
+        if operation in CREATES and database != "sys":
+            return self._deny(astray(CREATES[operation], temporary=database == "temp"))
         return apsw.SQLITE_OK
 
     def _deny(self, refusal: InvalidInput) -> int:
@@ -122,11 +122,11 @@ class _Guard:
         return False
 
 
-def _refusal(what: str, hint: str) -> InvalidInput:
+def refusal(what: str, hint: str) -> InvalidInput:
     return InvalidInput(f"{what} cannot be run in the run's own transaction", hint=hint)
 
 
-def _astray(what: str, *, temporary: bool) -> InvalidInput:
+def astray(what: str, *, temporary: bool) -> InvalidInput:
     """A thing that would not be created in the catalog's file, where alone it is part of the transaction's outcome."""
     where = "would outlast the task on the catalog's connection" if temporary else "would be in no file"
     name = "sys.name ON table" if what in ("INDEX", "TRIGGER") else "sys.name"

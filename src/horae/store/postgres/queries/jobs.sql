@@ -51,24 +51,26 @@ JOIN sys.job_versions v ON v.job_uuid = (pair ->> 0)::uuid AND v.version = (pair
 -- name: read_defaults
 SELECT defaults FROM sys.job_versions WHERE job_uuid = :job::uuid AND version = :version;
 
--- name: insert_jobs(job_no bigint, job_uuid uuid, job_name text, description text, job_type text, job_sql text, external_command text, schedule_kind text, cron_expression text, interval_seconds bigint, starts_at bigint, ends_at bigint, schedule_tz text, on_completion text, max_retries integer, retry_backoff_seconds integer, timeout_seconds integer, namespace text, tags text, schedule_text text, created_by_user_uuid uuid, created_at bigint, state text, version bigint, registered text, planned_until bigint, next_run_time bigint, wake_at bigint, updated_at bigint)
+-- name: insert_jobs(job_no bigint, job_uuid uuid, job_name text, description text, job_type text, job_sql text, external_command text, schedule_kind text, cron_expression text, interval_seconds bigint, starts_at bigint, ends_at bigint, schedule_tz text, on_completion text, max_retries integer, retry_backoff_seconds integer, timeout_seconds integer, namespace text, tags text, schedule_text text, job_class text, procedure_uuid uuid, partition_strategy text, partition_shard_uuid uuid, partition_expression text, run_as_role_uuid uuid, created_by_user_uuid uuid, created_at bigint, state text, version bigint, registered text, planned_until bigint, next_run_time bigint, wake_at bigint, updated_at bigint)
 INSERT INTO sys.jobs (
     job_no, job_uuid, job_name, description, job_type, job_sql, external_command, schedule_kind, cron_expression,
     interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds,
-    timeout_seconds, namespace, tags, schedule_text, created_by_user_uuid, created_at, state, version, registered,
-    planned_until, next_run_time, wake_at, updated_at
+    timeout_seconds, namespace, tags, schedule_text, job_class, procedure_uuid, partition_strategy,
+    partition_shard_uuid, partition_expression, run_as_role_uuid, created_by_user_uuid, created_at, state, version,
+    registered, planned_until, next_run_time, wake_at, updated_at
 )
 SELECT
     job_no, job_uuid, job_name, description, job_type, job_sql, external_command, schedule_kind, cron_expression,
     interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds,
-    timeout_seconds, namespace, tags, schedule_text, created_by_user_uuid, created_at, state, version, registered,
-    planned_until, next_run_time, wake_at, updated_at
+    timeout_seconds, namespace, tags, schedule_text, job_class, procedure_uuid, partition_strategy,
+    partition_shard_uuid, partition_expression, run_as_role_uuid, created_by_user_uuid, created_at, state, version,
+    registered, planned_until, next_run_time, wake_at, updated_at
 FROM :rows;
 
 -- name: reserve_job_numbers
 SELECT number, number FROM (SELECT nextval('sys.job_numbers') AS number FROM generate_series(1, :count::integer)) taken;
 
--- name: change_jobs(job_uuid uuid, description text, job_type text, job_sql text, external_command text, schedule_kind text, cron_expression text, interval_seconds bigint, starts_at bigint, ends_at bigint, schedule_tz text, on_completion text, max_retries integer, retry_backoff_seconds integer, timeout_seconds integer, namespace text, tags text, schedule_text text, version bigint)
+-- name: change_jobs(job_uuid uuid, description text, job_type text, job_sql text, external_command text, schedule_kind text, cron_expression text, interval_seconds bigint, starts_at bigint, ends_at bigint, schedule_tz text, on_completion text, max_retries integer, retry_backoff_seconds integer, timeout_seconds integer, namespace text, tags text, schedule_text text, job_class text, procedure_uuid uuid, partition_strategy text, partition_shard_uuid uuid, partition_expression text, run_as_role_uuid uuid, version bigint)
 UPDATE sys.jobs SET
     description = given.description, job_type = given.job_type, job_sql = given.job_sql,
     external_command = given.external_command, schedule_kind = given.schedule_kind,
@@ -76,7 +78,10 @@ UPDATE sys.jobs SET
     ends_at = given.ends_at, schedule_tz = given.schedule_tz, on_completion = given.on_completion,
     max_retries = given.max_retries, retry_backoff_seconds = given.retry_backoff_seconds,
     timeout_seconds = given.timeout_seconds, namespace = given.namespace, tags = given.tags,
-    schedule_text = given.schedule_text, version = given.version
+    schedule_text = given.schedule_text, job_class = given.job_class, procedure_uuid = given.procedure_uuid,
+    partition_strategy = given.partition_strategy, partition_shard_uuid = given.partition_shard_uuid,
+    partition_expression = given.partition_expression, run_as_role_uuid = given.run_as_role_uuid,
+    version = given.version
 FROM :rows
 WHERE jobs.job_uuid = given.job_uuid;
 
@@ -172,8 +177,9 @@ DELETE FROM sys.job_dependencies USING :rows WHERE job_dependencies.job_uuid = g
 SELECT
     j.job_uuid, j.job_name, j.version, j.state, j.planned_until, j.wake_at, j.first_seen, j.paused_until, j.moved_slot,
     j.moved_to, j.covered_until, j.next_run_time, j.last_enqueued_at, j.pause_note, j.namespace, j.created_at,
-    j.updated_at, j.registered, coalesce(v.author, 'local')
+    j.updated_at, j.registered, coalesce(v.author, 'local'), u.user_name
 FROM sys.jobs j
+LEFT JOIN sys.users u ON u.user_uuid = j.created_by_user_uuid
 LEFT JOIN sys.job_versions v ON v.job_uuid = j.job_uuid
     AND v.version = (
         SELECT min(w.version) FROM sys.job_versions w WHERE w.job_uuid = j.job_uuid AND w.created_at >= j.created_at

@@ -188,12 +188,12 @@ UPDATE sys.job_runs r SET
 FROM :rows
 WHERE r.run_no = given.run_no AND r.state = 'PENDING';
 
--- name: finish_runs(run_no bigint, state text, now bigint, reason text, result_message text, rows_affected bigint, error_code integer)
+-- name: finish_runs(run_no bigint, state text, now bigint, reason text, result_message text, rows_affected bigint, error_code integer, data text)
 UPDATE sys.job_runs r SET
     state = given.state, completed_at = given.now, result_message = given.result_message,
     -- Why a replay was asked for stays, unless there is something to say of its end.
     reason = CASE WHEN r.origin = 'REPLAY' THEN coalesce(given.reason, r.reason) ELSE given.reason END,
-    rows_affected = given.rows_affected, error_code = given.error_code,
+    rows_affected = given.rows_affected, error_code = given.error_code, result_data = convert_to(given.data, 'UTF8'),
     spent_ms = r.spent_ms + given.now - r.resumed_at
 FROM :rows
 WHERE r.run_no = given.run_no AND r.state = 'RUNNING';

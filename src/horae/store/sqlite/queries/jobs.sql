@@ -42,30 +42,35 @@ CROSS JOIN sys.job_versions v
 -- name: read_defaults
 SELECT defaults FROM sys.job_versions WHERE job_uuid = :job AND version = :version;
 
--- name: insert_jobs(job_no, job_uuid, job_name, description, job_type, job_sql, external_command, schedule_kind, cron_expression, interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds, timeout_seconds, namespace, tags, schedule_text, created_by_user_uuid, created_at, state, version, registered, planned_until, next_run_time, wake_at, updated_at)
+-- name: insert_jobs(job_no, job_uuid, job_name, description, job_type, job_sql, external_command, schedule_kind, cron_expression, interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds, timeout_seconds, namespace, tags, schedule_text, job_class, procedure_uuid, partition_strategy, partition_shard_uuid, partition_expression, run_as_role_uuid, created_by_user_uuid, created_at, state, version, registered, planned_until, next_run_time, wake_at, updated_at)
 INSERT INTO sys.jobs (
     job_no, job_uuid, job_name, description, job_type, job_sql, external_command, schedule_kind, cron_expression,
     interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds,
-    timeout_seconds, namespace, tags, schedule_text, created_by_user_uuid, created_at, state, version, registered,
-    planned_until, next_run_time, wake_at, updated_at
+    timeout_seconds, namespace, tags, schedule_text, job_class, procedure_uuid, partition_strategy,
+    partition_shard_uuid, partition_expression, run_as_role_uuid, created_by_user_uuid, created_at, state, version,
+    registered, planned_until, next_run_time, wake_at, updated_at
 ) VALUES (
     :job_no, :job_uuid, :job_name, :description, :job_type, :job_sql, :external_command, :schedule_kind, :cron_expression,
     :interval_seconds, :starts_at, :ends_at, :schedule_tz, :on_completion, :max_retries, :retry_backoff_seconds,
-    :timeout_seconds, :namespace, :tags, :schedule_text, :created_by_user_uuid, :created_at, :state, :version,
-    :registered, :planned_until, :next_run_time, :wake_at, :updated_at
+    :timeout_seconds, :namespace, :tags, :schedule_text, :job_class, :procedure_uuid, :partition_strategy,
+    :partition_shard_uuid, :partition_expression, :run_as_role_uuid, :created_by_user_uuid, :created_at, :state,
+    :version, :registered, :planned_until, :next_run_time, :wake_at, :updated_at
 );
 
 -- name: reserve_job_numbers
 UPDATE sys.counters SET value = value + :count WHERE counter_name = 'job'
 RETURNING value - :count + 1, value;
 
--- name: change_jobs(job_uuid, description, job_type, job_sql, external_command, schedule_kind, cron_expression, interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds, timeout_seconds, namespace, tags, schedule_text, version)
+-- name: change_jobs(job_uuid, description, job_type, job_sql, external_command, schedule_kind, cron_expression, interval_seconds, starts_at, ends_at, schedule_tz, on_completion, max_retries, retry_backoff_seconds, timeout_seconds, namespace, tags, schedule_text, job_class, procedure_uuid, partition_strategy, partition_shard_uuid, partition_expression, run_as_role_uuid, version)
 UPDATE sys.jobs SET
     description = :description, job_type = :job_type, job_sql = :job_sql, external_command = :external_command,
     schedule_kind = :schedule_kind, cron_expression = :cron_expression, interval_seconds = :interval_seconds,
     starts_at = :starts_at, ends_at = :ends_at, schedule_tz = :schedule_tz, on_completion = :on_completion,
     max_retries = :max_retries, retry_backoff_seconds = :retry_backoff_seconds, timeout_seconds = :timeout_seconds,
-    namespace = :namespace, tags = :tags, schedule_text = :schedule_text, version = :version
+    namespace = :namespace, tags = :tags, schedule_text = :schedule_text, job_class = :job_class,
+    procedure_uuid = :procedure_uuid, partition_strategy = :partition_strategy,
+    partition_shard_uuid = :partition_shard_uuid, partition_expression = :partition_expression,
+    run_as_role_uuid = :run_as_role_uuid, version = :version
 WHERE job_uuid = :job_uuid;
 
 -- name: save_jobs(job_uuid, state, planned_until, wake_at, first_seen, paused_until, moved_slot, moved_to, covered_until, next_run_time, last_enqueued_at, pause_note, updated_at)
@@ -155,8 +160,9 @@ DELETE FROM sys.job_dependencies WHERE job_uuid = :job_uuid;
 SELECT
     j.job_uuid, j.job_name, j.version, j.state, j.planned_until, j.wake_at, j.first_seen, j.paused_until, j.moved_slot,
     j.moved_to, j.covered_until, j.next_run_time, j.last_enqueued_at, j.pause_note, j.namespace, j.created_at,
-    j.updated_at, j.registered, coalesce(v.author, 'local')
+    j.updated_at, j.registered, coalesce(v.author, 'local'), u.user_name
 FROM sys.jobs j
+LEFT JOIN sys.users u ON u.user_uuid = j.created_by_user_uuid
 LEFT JOIN sys.job_versions v ON v.job_uuid = j.job_uuid
     AND v.version = (
         SELECT min(w.version) FROM sys.job_versions w WHERE w.job_uuid = j.job_uuid AND w.created_at >= j.created_at

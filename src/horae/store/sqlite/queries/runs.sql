@@ -177,12 +177,13 @@ UPDATE sys.job_runs SET
     retry_count = retry_count + :retries
 WHERE run_no = :run_no AND state = 'PENDING';
 
--- name: finish_runs(run_no, state, now, reason, result_message, rows_affected, error_code)
+-- name: finish_runs(run_no, state, now, reason, result_message, rows_affected, error_code, data)
 UPDATE sys.job_runs SET
     state = :state, completed_at = :now, result_message = :result_message,
     -- Why a replay was asked for stays, unless there is something to say of its end.
     reason = CASE WHEN origin = 'REPLAY' THEN coalesce(:reason, reason) ELSE :reason END,
-    rows_affected = :rows_affected, error_code = :error_code, spent_ms = spent_ms + :now - resumed_at
+    rows_affected = :rows_affected, error_code = :error_code, result_data = CAST(:data AS BLOB),
+    spent_ms = spent_ms + :now - resumed_at
 WHERE run_no = :run_no AND state = 'RUNNING';
 
 -- name: finish_plain_runs(run_no, node, fence, now, rows_affected)

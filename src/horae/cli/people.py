@@ -1,0 +1,153 @@
+"""`horae user`, `horae role`, `horae grant`, `horae revoke`: who there is, and who may do what."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from horae.cli.asking import hidden
+from horae.cli.opening import Catalog, opened
+from horae.cli.rows import show_rows
+from horae.control.people import Privilege
+from horae.control.service import Service
+from horae.control.shapes import role_shape, user_shape
+from horae.ddl.printer import name_text
+from horae.ddl.session import Session
+from horae.errors import InvalidInput, shown
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+
+_KINDS = ("job", "secret", "connection", "table")
+_PRIVILEGES = tuple(sorted((str(each) for each in Privilege), key=lambda text: -len(text.split())))
+"""Those of more words first: EXECUTE EXTERNAL JOB is not EXECUTE and something."""
+
+
+def run(arguments: Namespace, screen: Screen) -> int:
+    if arguments.group in ("grant", "revoke"):
+        statement = grant_statement(arguments)
+        with opened(arguments) as catalog:
+            _carry_out(screen, catalog, statement)
+        return 0
+    password = None
+    if getattr(arguments, "password", False):
+        # Before the catalog is opened: whoever is slow to type keeps nobody waiting.
+        password = hidden(f"Password of {arguments.name}")
+    with opened(arguments) as catalog:
+        if arguments.action == "list":
+            _list(arguments, screen, catalog)
+        elif arguments.action == "drop":
+            names = ", ".join(name_text(name) for name in arguments.name)
+            _carry_out(screen, catalog, f"DROP {arguments.group} {names}")
+        elif arguments.group == "role":
+            catalog.ask(lambda service: service.people.create_role(arguments.name, arguments.description))
+            _done(screen, arguments, f"created role {arguments.name}")
+        elif arguments.action == "create":
+            _create(arguments, screen, catalog, password)
+        else:
+            _alter(arguments, screen, catalog, password)
+    return 0
+
+
+def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    if arguments.group == "user":
+        users = [user_shape(each) for each in catalog.ask(lambda service: service.people.users())]
+        screen.data({"users": users})
+        rows = [
+            [
+                user["name"],
+                "ENABLED" if user["is_enabled"] else "DISABLED",
+                user["is_admin"],
+                user["has_password"],
+                ", ".join(user["roles"]),
+                ", ".join(user["grants"]),
+            ]
+            for user in users
+        ]
+        show_rows(screen, ["user", "state", "admin", "password", "roles", "grants"], rows)
+        return
+    roles = [role_shape(each) for each in catalog.ask(lambda service: service.people.roles())]
+    screen.data({"roles": roles})
+    if roles:
+        listed = [
+            [role["name"], ", ".join(role["members"]), ", ".join(role["grants"]), role["description"]] for role in roles
+        ]
+        show_rows(screen, ["role", "members", "grants", "description"], listed)
+    screen.line(screen.style(f"({len(roles)} role{'' if len(roles) == 1 else 's'})", "dim"))
+
+
+def _create(arguments: Namespace, screen: Screen, catalog: Catalog, password: str | None) -> None:
+    name = arguments.name
+    catalog.ask(lambda service: service.people.create_user(name, password, is_admin=arguments.admin))
+    without = "" if password else f", without a password (horae user alter {name} --password sets one)"
+    _done(screen, arguments, f"created user {name}{without}", has_password=password is not None)
+
+
+def _alter(arguments: Namespace, screen: Screen, catalog: Catalog, password: str | None) -> None:
+    if password is None and arguments.admin is None and arguments.enable is None:
+        raise InvalidInput(
+            "Nothing is to be changed", hint="Give --password, --admin, --no-admin, --enable or --disable."
+        )
+    catalog.ask(
+        lambda service: service.people.alter_user(
+            arguments.name, password=password, is_admin=arguments.admin, is_enabled=arguments.enable
+        )
+    )
+    _done(screen, arguments, f"altered user {arguments.name}")
+
+
+def grant_statement(arguments: Namespace) -> str:
+    """The statement that the words of `horae grant` and `horae revoke` stand for."""
+    privileges, roles = read_privileges(arguments.privilege)
+    if privileges and roles:
+        raise InvalidInput(
+            f"Privileges and roles are granted one after the other: {', '.join(privileges)}; {', '.join(roles)}",
+            hint=f"Known privileges: {', '.join(Privilege)}.",
+        )
+    given = privileges or [name_text(role) for role in roles]
+    on = ""
+    if arguments.on is not None:
+        kind, name = arguments.on
+        if kind.lower() not in _KINDS or roles:
+            known = f"--on takes a kind and a name; kinds are {', '.join(_KINDS)}"
+            raise InvalidInput(
+                "A role is not granted on anything" if roles else f"There is no kind {shown(kind)}", hint=known
+            )
+        parts = name.split(".") if kind.lower() == "table" else [name]
+        on = f" ON {kind.upper()} {'.'.join(name_text(part) for part in parts)}"
+    preposition = "TO" if arguments.group == "grant" else "FROM"
+    people = ", ".join(name_text(name) for name in arguments.who)
+    return f"{arguments.group.upper()} {', '.join(given)}{on} {preposition} {people}"
+
+
+def read_privileges(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Words as a shell hands them over, quoted or not, with commas or without: privileges, and what is none, which
+    must be roles."""
+    left = " ".join(words).replace(",", " ").split()
+    privileges: list[str] = []
+    roles: list[str] = []
+    while left:
+        for privilege in _PRIVILEGES:
+            parts = privilege.split()
+            if [word.upper() for word in left[: len(parts)]] == parts:
+                privileges.append(privilege)
+                left = left[len(parts) :]
+                break
+        else:
+            roles.append(left.pop(0))
+    return privileges, roles
+
+
+def _carry_out(screen: Screen, catalog: Catalog, statement: str) -> None:
+    async def work(service: Service) -> Any:
+        return await Session(service).run(statement)
+
+    result = catalog.ask(work)
+    screen.data(result.to_dict() | {"count": result.rowcount})
+    screen.line(result.message)
+
+
+def _done(screen: Screen, arguments: Namespace, message: str, **values: Any) -> None:
+    screen.data({"name": arguments.name, "message": message} | values)
+    screen.line(message)

@@ -1,0 +1,64 @@
+"""Rows for people: as a table that fits the terminal, or with one column to a line; times as times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+
+_ENDINGS = ("_at", "_time", "_until")
+_TIMES = frozenset(
+    {"at", "not_before", "moved_slot", "moved_to", "covers_from", "covers_to", "window_start", "window_end"}
+)
+_PLAUSIBLE = range(100_000_000_000, 100_000_000_000_000)
+"""Milliseconds of the years 1973 to 5138: a number beyond them is no time, whatever its column is called."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def told(value: Any, column: str = "") -> str:
+    """A value of a column as people read it: on one line, and with nothing in it that a terminal would obey."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and value in _PLAUSIBLE and (column in _TIMES or column.endswith(_ENDINGS)):
+        return told_time(value)
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    return harmless(str(value)).replace("\n", "\\n").replace("\t", " ")
+
+
+def told_time(milliseconds: int) -> str:
+    text = (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+    return text.removesuffix("+00:00").removesuffix(".000") + "Z"
+
+
+def harmless(text: str) -> str:
+    """The text without the signs that move a terminal's cursor or change its title: whoever wrote them is unknown."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "·" for letter in text)
+
+
+def show_rows(
+    screen: Screen, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, by_column: bool = False
+) -> None:
+    """The rows as a table, or, with `by_column`, one column to a line."""
+    cells = [[told(value, column) for value, column in zip(row, columns, strict=True)] for row in rows]
+    if not by_column:
+        hidden = screen.table(columns, cells, cut=True)
+        if hidden:
+            screen.line(screen.style(f"  {hidden} more columns do not fit: --json has them (\\x in the shell)", "dim"))
+        return
+    widest = max(map(len, columns), default=0)
+    for number, row in enumerate(cells, start=1):
+        screen.line(screen.style(f"  -- {number} --", "dim"))
+        for column, cell, value in zip(columns, row, rows[number - 1], strict=True):
+            text = harmless(value) if isinstance(value, str) else cell
+            first, *more = text.split("\n")
+            screen.line(f"  {screen.style(column.ljust(widest), 'dim')}  {first}".rstrip())
+            for line in more:
+                screen.line(f"  {'':<{widest}}  {line}".rstrip())

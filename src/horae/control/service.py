@@ -1,0 +1,139 @@
+"""Everything one principal may ask of a catalog: the one service behind Python, SQL, HTTP and the command line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from horae.control.commands import Commands
+from horae.control.people import People, no_keyring
+from horae.control.queries import VIEW, Queries
+from horae.core.access import LOCAL, LOCAL_NAME, Principal, Privilege
+from horae.core.ids import checked_name
+from horae.core.job import JobSpec, TaskSpec
+from horae.errors import AccessDenied, LoginFailed, StoreConflict, shown
+from horae.security.access import Gate
+from horae.security.keys import Keyring
+from horae.store.port import Defined, JobRecord, Rows, Store
+from horae.store.repeat import repeated
+from horae.store.vault import Vault
+
+Answer = TypeVar("Answer")
+MOST_TRIES = 20
+
+
+class Kept(Store, Vault, Protocol):
+    """A catalog: jobs and runs, and people and their rights."""
+
+
+def nothing_known(name: str, value: Any) -> Any:
+    return value
+
+
+class Service:
+    """What `who` may ask. Who they are was found out before: see `as_user`."""
+
+    def __init__(
+        self,
+        store: Kept,
+        who: Principal = LOCAL,
+        *,
+        keyring: Callable[[], Keyring] | None = None,
+        known: Callable[[str, Any], Any] = nothing_known,
+        alone: bool = True,
+    ) -> None:
+        """`alone`: whether each verb is a transaction of its own; else `store` is one of `together`."""
+        self.store = store
+        self.who = who
+        self._keyring = keyring or no_keyring()
+        self._known = known
+        gate = self.gate = Gate(store, who)
+        self._alone = alone
+        self.commands = Commands(store, by=who.name, gate=gate, alone=alone)
+        self.queries = Queries(store, gate=gate, alone=alone)
+        self.people = People(store, gate, self._keyring, known)
+
+    async def now(self) -> datetime:
+        return await self.store.now()
+
+    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0) -> Rows:
+        """A SELECT over `sys.*`. It shows every job and run, so it takes the right to see them all."""
+        if not self.gate.is_open:
+            await self.gate.require(VIEW, action="read sys.*")
+        return await self.store.select(sql, most=most, seconds=seconds)
+
+    async def require_alter(self, job: JobRecord) -> None:
+        await self.gate.require(Privilege.ALTER_JOB, job.name, owner=job.owner, action="change it")
+
+    async def alter(self, spec: JobSpec, *, expected: int) -> Defined:
+        """Changes a job by hand; `expected` is the version that was read."""
+        present = await self.store.jobs([spec.name])
+        await self.gate.define(spec, present[0] if present else None)
+        if not self._alone:
+            return await self.store.alter(spec, expected=expected, by=self.who.name)
+        return await repeated(lambda: self.store.alter(spec, expected=expected, by=self.who.name))
+
+    async def resolved(self, spec: JobSpec, *, said: Collection[str], fresh: bool) -> JobSpec:
+        """A definition from SQL with what only the catalog can tell: procedures that are the database's own, and what
+        the system says of catching up, where a new job says nothing (`said` are its clauses)."""
+        tasks = spec.tasks
+        if self.store.has_procedures and any(task.kind == "PROCEDURE" for task in tasks):
+            registered = await self.store.procedures()
+            tasks = tuple(_as_database(task, registered) for task in tasks)
+        settings = dict(spec.settings)
+        if fresh and not {"RECOVERY", "CATCH_UP"} & set(said):
+            catch_up = (await self.store.settings()).get("scheduler.catch_up")
+            if catch_up is not None:
+                settings["recovery"] = catch_up
+        changed = tasks != spec.tasks or settings != dict(spec.settings)
+        return replace(spec, tasks=tasks, settings=settings) if changed else spec
+
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[Service]:
+        """The same, with all that is asked of it in one transaction."""
+        async with self.store.together() as store:
+            yield Service(store, self.who, keyring=self._keyring, known=self._known, alone=False)  # type: ignore[arg-type]  # it is a Vault too, says `together`
+
+    async def as_one(self, work: Callable[[Service], Awaitable[Answer]]) -> Answer:
+        """What `work` answers, in one transaction; where that lost against another it was undone, and is done again. A
+        refusal in it undoes its own audit row with everything else, which is written here once more."""
+        for left in reversed(range(MOST_TRIES)):
+            try:
+                async with self.together() as service:
+                    return await work(service)
+            except AccessDenied as error:
+                await self.gate.note_refusal(error)
+                raise
+            except StoreConflict:
+                if not left:
+                    raise
+            await asyncio.sleep(0.01 * (MOST_TRIES - left))
+        raise AssertionError("there is a last try")
+
+
+def _as_database(task: TaskSpec, registered: Collection[str]) -> TaskSpec:
+    if task.kind != "PROCEDURE" or "connection" in task.options:
+        return task
+    options = {name: value for name, value in task.options.items() if name != "database"}
+    return replace(task, options=options if task.handler in registered else options | {"database": True})
+
+
+async def as_user(store: Vault, name: str | None) -> Principal:
+    """The principal called `name`, None being whoever opened the store. No password is asked: whoever can open the
+    store could read it anyway, and may act as anybody. Raises LoginFailed where there is none, or not any more. Audit:
+    LOGIN_FAILED."""
+    if name is None or name == LOCAL_NAME:
+        return LOCAL
+    found = await store.principal(checked_name(name, "user name"))
+    if found is None or not found.is_enabled:
+        reason = "no such user" if found is None else "disabled"
+        await store.note("LOGIN_FAILED", by=name, outcome="REFUSED", details={"reason": reason})
+    if found is None:
+        raise LoginFailed(f"There is no user {shown(name)}", hint="CREATE USER makes one.")
+    if not found.is_enabled:
+        raise LoginFailed(f"The user {shown(name)} is disabled", hint="ALTER USER … ENABLED lets them in again.")
+    return found

@@ -1,0 +1,89 @@
+"""A krontab line as a job like any other: one EXTERNAL task, and the settings that the line's policies are.
+
+    concurrency   overlap: forbid is skip
+    deadline      the same, 0 s where the line has none, so that what was missed is not made up for
+    timeout       task_timeout; the run as a whole then needs no other
+    suspend       PAUSED
+    window        left out where it would change nothing
+
+Printing goes the other way: a job that a line can define has one line that defines it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+from horae.core.duration import parse_duration
+from horae.core.job import JobSpec, TaskSpec
+from horae.core.krontab import CONCURRENCY, KrontabJob
+from horae.core.lifecycle import JobState
+from horae.core.schedule import Cron
+from horae.core.window import Window
+from horae.errors import HoraeError, InvalidDefinition, shown
+
+TASK_NAME = "command"
+OPTIONS = ("cwd", "group", "stderr", "stdout", "umask", "user")
+_NO_WINDOW = Window("after", timedelta(0))
+_OVERLAPS = {overlap: concurrency for concurrency, overlap in CONCURRENCY.items()}
+
+
+def job_from_krontab(job: KrontabJob, *, namespace: str = "default") -> JobSpec:
+    """The definition that a line stands for."""
+    options: dict[str, Any] = {name: getattr(job, name) for name in OPTIONS if getattr(job, name) is not None}
+    if job.env:
+        options["env"] = dict(job.env)
+    if job.shell:
+        options["shell"] = True
+    settings: dict[str, Any] = {"overlap": CONCURRENCY[job.concurrency], "deadline": job.deadline}
+    if job.window != _NO_WINDOW:
+        settings["window"] = job.window
+    if job.timeout is not None:
+        settings |= {"task_timeout": job.timeout, "execution_timeout": None}
+    return JobSpec(
+        job.name,
+        job.schedule,
+        (TaskSpec(TASK_NAME, job.command, "EXTERNAL", options=options),),
+        settings,
+        description=job.description or "",
+        state=JobState.PAUSED if job.suspend else JobState.ENABLED,
+        namespace=namespace,
+    )
+
+
+def krontab_from_job(spec: JobSpec) -> KrontabJob:
+    """The line's job that stands for `spec`, its env in the order of names. Raises InvalidDefinition for a job that has
+    something a line cannot say."""
+    task = spec.tasks[0] if len(spec.tasks) == 1 else None
+    overlap = spec.settings.get("overlap")
+    if not isinstance(spec.schedule, Cron) or task is None or task.kind != "EXTERNAL" or overlap not in _OVERLAPS:
+        raise _cannot(spec, "its schedule, its tasks or its overlap")
+    options = task.options
+    timeout = spec.settings.get("task_timeout")
+    job = KrontabJob(
+        name=spec.name,
+        command=task.handler,
+        schedule=spec.schedule,
+        window=spec.settings.get("window") or _NO_WINDOW,
+        concurrency=_OVERLAPS[overlap],
+        deadline=parse_duration(spec.settings.get("deadline") or 0),
+        suspend=spec.state is JobState.PAUSED,
+        env=tuple(options.get("env", {}).items()),
+        shell=options.get("shell", False),
+        timeout=timeout,
+        description=spec.description or None,
+        **{name: options.get(name) for name in OPTIONS},
+    )
+    try:
+        again = job_from_krontab(job, namespace=spec.namespace)
+    except HoraeError as error:
+        raise _cannot(spec, error.message) from error
+    different = [each.name for each in fields(JobSpec) if getattr(again, each.name) != getattr(spec, each.name)]
+    if different:
+        raise _cannot(spec, f"its {', '.join(different)}")
+    return job
+
+
+def _cannot(spec: JobSpec, what: str) -> InvalidDefinition:
+    return InvalidDefinition(f"Job {shown(spec.name)} cannot be written as a krontab line: {what} cannot be said there")

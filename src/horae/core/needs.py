@@ -1,0 +1,53 @@
+"""What a node must have to run a task: the words that runs wait by, and that nodes say they have.
+
+A Python task needs its callable, by name. Other work needs other things, whose words end in a space, which no name that
+a user gives may: nobody can register or ask for them by accident. SQL, and procedures of the catalog's own database,
+need nothing: every node has the catalog.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horae.errors import shown
+
+if TYPE_CHECKING:
+    from horae.core.job import TaskSpec
+
+EXTERNAL = "external "
+"""A node where programs may be started."""
+
+
+def procedure_need(name: str) -> str:
+    """A node with a registered Python procedure of that name."""
+    return f"procedure {name} "
+
+
+def connection_need(name: str) -> str:
+    """A node whose configuration has a connection of that name."""
+    return f"connection {name} "
+
+
+def needs(task: TaskSpec) -> frozenset[str]:
+    connection = task.options.get("connection")
+    if connection is not None:
+        return frozenset({connection_need(connection)})
+    if task.kind == "PYTHON":
+        return frozenset({task.handler or task.name})
+    if task.kind == "EXTERNAL":
+        return frozenset({EXTERNAL})
+    if task.kind == "PROCEDURE" and not task.options.get("database"):
+        return frozenset({procedure_need(task.handler)})
+    return frozenset()
+
+
+def told(need: str) -> tuple[str, str]:
+    """A need in words that go on after "No live node", and what to do about it."""
+    kind, _, name = need.rstrip(" ").partition(" ")
+    if not need.endswith(" "):
+        return f"has the task {shown(need)}", "Deploy the code that has it, or drop the job."
+    if need == EXTERNAL:
+        return "may start programs", "Set enabled = true under [external] in a node's configuration."
+    if kind == "connection":
+        return f"has the connection {shown(name)}", f"Put [connections.{name}] into a node's configuration."
+    return f"has the procedure {shown(name)}", "Deploy the code that registers it by app.procedure, or drop the job."

@@ -1,0 +1,62 @@
+"""The audit trail's arithmetic: how rows and seals become digests, so that any later edit, deletion or move shows.
+
+A row that gets its place gets a digest over every column of it, so that a row which was edited is known by itself. A
+seal has a digest over those of the rows it covers, in their sealed order, and one over all that the seal says, the seal
+before it included; its number is its place in that chain. Whoever changes a row, takes one out, or changes their order
+would have to write every seal from there on anew, and the last digest, which people can keep elsewhere, would be
+another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+BEGINNING = "0" * 64
+"""What the first seal has before it."""
+
+
+def row_line(values: Sequence[object]) -> str:
+    """One row as text: its number and its place first, then every column in the table's order, but not the digest over
+    them. Equal rows give equal text."""
+    return json.dumps(list(values), separators=(",", ":"), ensure_ascii=True)
+
+
+def row_digest(line: str) -> str:
+    """What a row is sealed with: the digest of its own line."""
+    return sha256(line.encode()).hexdigest()
+
+
+def rows_digest(digests: Iterable[str]) -> str:
+    """The digest over those of a seal's rows, in their sealed order."""
+    return sha256("\n".join(digests).encode()).hexdigest()
+
+
+def seal_digest(previous: str, first: int, last: int, sealed_at: int, rows: str) -> str:
+    """The digest of a seal over the rows at `first` to `last`, whose `rows_digest` is `rows`."""
+    return sha256(f"{previous}\n{first}\n{last}\n{sealed_at}\n{rows}\n".encode()).hexdigest()
+
+
+def runs_digest(lines: Iterable[str]) -> str:
+    """The digest of a JOB_EXECUTED row over its runs, in the order of their numbers."""
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def run_line(run_no: int, run_uuid: str, state: str, fence: int, completed_at: int | None) -> str:
+    return f"{run_no} {run_uuid} {state} {fence} {completed_at}"
+
+
+def ranges(numbers: Iterable[int]) -> list[list[int]]:
+    """Numbers as runs of neighbours, [first, last] each: how a row names very many."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def within(number: int, spans: Sequence[Sequence[int]]) -> bool:
+    return any(first <= number <= last for first, last in spans)

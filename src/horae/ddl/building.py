@@ -1,0 +1,240 @@
+"""What the parser makes of whole statements, rule by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from horae.core import ids
+from horae.core.access import KIND_OF, ObjectKind, Privilege
+from horae.core.lifecycle import JobState
+from horae.ddl import clauses
+from horae.ddl.clauses import json_value, pairs, refuse_doubles
+from horae.ddl.machine import Action, Keyword
+from horae.ddl.statements import (
+    AlterJob,
+    AlterSystem,
+    AlterUser,
+    CancelRun,
+    Clause,
+    CreateJob,
+    CreateRole,
+    CreateSecret,
+    CreateUser,
+    DropJob,
+    DropRole,
+    DropSecret,
+    DropUser,
+    ExecuteJob,
+    ExplainJob,
+    GrantPrivileges,
+    GrantRoles,
+    RevokePrivileges,
+    RevokeRoles,
+    ShowCreateJob,
+    ShowJobs,
+    ShowRuns,
+    Statement,
+)
+from horae.ddl.text import Mark, Token
+from horae.errors import shown
+
+_STATES = {"ENABLE": JobState.ENABLED, "RESUME": JobState.ENABLED, "DISABLE": JobState.DISABLED}
+
+
+def _is(item: Any, *words: str) -> bool:
+    return type(item) is Keyword and item in words
+
+
+def _after(items: list[Any], word: str) -> Any:
+    """What stands after the keyword `word`, or None where that does not stand there."""
+    return next((items[at + 1] for at, item in enumerate(items) if _is(item, word)), None)
+
+
+def _create_job(items: list[Any], mark: Mark) -> Statement:
+    verb, name, *rest = items
+    return CreateJob(str(verb), name, refuse_doubles(rest), at=mark)
+
+
+def _alteration(items: list[Any], mark: Mark) -> Clause:
+    if _is(items[0], "SET"):
+        found: Clause = items[-1]
+        return found
+    if _is(items[0], "PAUSE"):
+        note = items[-1] if len(items) in (2, 4) else None
+        return Clause("STATE", (JobState.PAUSED, _after(items, "UNTIL"), note), at=mark)
+    return Clause("STATE", _STATES[items[0]], at=mark)
+
+
+def _alter_job(items: list[Any], mark: Mark) -> Statement:
+    _, name, *rest = items
+    given = {clause.kind: clause.value for clause in refuse_doubles(rest)}
+    state = given.get("STATE")
+    state, until, note = state if isinstance(state, tuple) else (state, None, None)
+    changes = tuple(clause for clause in rest if clause.kind not in ("STATE", "OWNER"))
+    return AlterJob(name, changes, state, until, note, given.get("OWNER"), at=mark)
+
+
+def _drop_job(items: list[Any], mark: Mark) -> Statement:
+    names = tuple(item for item in items if type(item) is not Keyword)
+    return DropJob(names, any(_is(item, "IF EXISTS") for item in items), _is(items[-1], "KEEP HISTORY"), at=mark)
+
+
+def _execute_job(items: list[Any], mark: Mark) -> Statement:
+    payload = _after(items, "WITH PAYLOAD")
+    value = None if payload is None else json_value(payload, mark)
+    return ExecuteJob(items[1], value, payload is not None, _after(items, "KEY"), at=mark)
+
+
+def _cancel_run(items: list[Any], mark: Mark) -> Statement:
+    return CancelRun(items[1], at=mark)
+
+
+def _run_id(items: list[Any], mark: Mark) -> str:
+    """A run's id, of which people may leave out the `occ_`."""
+    given = items[0].text if isinstance(items[0], Token) else items[0]
+    lowered = given.strip().lower()
+    if "_" in lowered:
+        return mark.at(ids.checked_id, lowered, ids.RUN)
+    try:
+        return ids.RUN + str(UUID(lowered))
+    except ValueError:
+        hint = f"A run id reads {ids.RUN}<uuid>; SHOW JOB RUNS lists them."
+        raise mark.fault(f"{shown(given)} is not the id of a run", hint=hint) from None
+
+
+def _show(items: list[Any], mark: Mark) -> Statement:
+    if _is(items[0], "SHOW CREATE JOB"):
+        return ShowCreateJob(items[1], at=mark)
+    return ShowJobs(at=mark) if _is(items[0], "SHOW JOBS") else ShowRuns(_after(items, "FOR"), at=mark)
+
+
+def _explain_job(items: list[Any], mark: Mark) -> Statement:
+    return ExplainJob(items[1], _after(items, "AT"), at=mark)
+
+
+def _object(items: list[Any], mark: Mark) -> tuple[str | None, str, Mark]:
+    return (None if len(items) == 1 else str(items[0])), items[-1], mark
+
+
+def _granting(items: list[Any], mark: Mark) -> Statement:
+    gives = _is(items[0], "GRANT")
+    at = next(at for at, item in enumerate(items) if at and _is(item, "TO", "FROM"))
+    who = tuple(items[at + 1 :])
+    target = next((item for item in items if isinstance(item, tuple)), None)
+    granted = [item for item in items[1:at] if isinstance(item, str) and not _is(item, "ON")]
+    privileges = tuple(Privilege(item) for item in granted if type(item) is Keyword)
+    if privileges and len(privileges) < len(granted):
+        role = next(item for item in granted if type(item) is not Keyword)
+        raise mark.fault(
+            f"privileges and the role {shown(role)} in one statement",
+            hint="Write one statement for the privileges and one for the roles; or a privilege was misspelt.",
+        )
+    if privileges:
+        made = GrantPrivileges if gives else RevokePrivileges
+        return made(privileges, who, "" if target is None else _named(privileges, target), at=mark)
+    if target is not None:
+        raise target[2].fault("a role is not granted on an object", hint="Privileges are: GRANT EXECUTE JOB ON JOB x.")
+    return (GrantRoles if gives else RevokeRoles)(tuple(granted), who, at=mark)
+
+
+def _named(privileges: tuple[Privilege, ...], target: tuple[str | None, str, Mark]) -> str:
+    """The object's name, if all the privileges can be had on it."""
+    said, name, mark = target
+    # An empty name would be every object there is.
+    mark.at(ids.checked_name, name, "name")
+    for privilege in privileges:
+        kind = KIND_OF[privilege]
+        if kind is ObjectKind.NOTHING:
+            raise mark.fault(f"{privilege} is not had on an object", hint="Leave the ON out.")
+        if said is not None and said != kind:
+            raise mark.fault(f"{privilege} is had on a {kind.lower()}, not on a {said.lower()}")
+        if kind is not KIND_OF[privileges[0]]:
+            raise mark.fault(f"{privileges[0]} and {privilege} are not had on the same kind of object")
+    return name
+
+
+def _create_user(items: list[Any], mark: Mark) -> Statement:
+    given = _user(items[2:], mark)
+    return CreateUser(items[1], given.get("password"), "is_admin" in given, at=mark)
+
+
+def _alter_user(items: list[Any], mark: Mark) -> Statement:
+    given = _user([item for item in items[2:] if not _is(item, "SET")], mark)
+    return AlterUser(items[1], given.get("password"), given.get("is_admin"), given.get("is_enabled"), at=mark)
+
+
+def _user(items: list[Any], mark: Mark) -> dict[str, Any]:
+    found: list[tuple[str, Any]] = []
+    for at, item in enumerate(items):
+        if _is(item, "PASSWORD"):
+            found.append(("password", items[at + 1]))
+        elif type(item) is Keyword:
+            found.append(("is_admin" if "ADMIN" in item else "is_enabled", item in ("ADMIN", "ENABLED")))
+    return pairs(found, mark, "the statement")
+
+
+def _drop(made: type[DropUser | DropRole]) -> Action:
+    def action(items: list[Any], mark: Mark) -> Statement:
+        names = tuple(item for item in items if type(item) is not Keyword)
+        return made(names, _is(items[1], "IF EXISTS"), at=mark)
+
+    return action
+
+
+def _create_role(items: list[Any], mark: Mark) -> Statement:
+    return CreateRole(items[1], items[-1] if len(items) > 2 else "", at=mark)
+
+
+def _scalar(items: list[Any], mark: Mark) -> Any:
+    """A value of a setting. A duration is a text, for those who know which settings are durations."""
+    first = items[0]
+    if isinstance(first, Token) and (len(items) > 1 or first.kind != "number"):
+        if mark.text.startswith("-"):
+            raise mark.fault("a duration is not negative")
+        return " ".join(item.text for item in items)
+    return clauses.literal(items, mark)
+
+
+def _value(items: list[Any], mark: Mark) -> Any:
+    return tuple(items) if mark.text.startswith("(") else items[0]
+
+
+def _alter_system(items: list[Any], mark: Mark) -> Statement:
+    return AlterSystem(items[1].lower(), None if _is(items[2], "DEFAULT") else items[2], at=mark)
+
+
+def _create_secret(items: list[Any], mark: Mark) -> Statement:
+    return CreateSecret(items[1], items[-1], _after(items, "FOR JOB"), _is(items[0], "CREATE OR ALTER SECRET"), at=mark)
+
+
+def _drop_secret(items: list[Any], mark: Mark) -> Statement:
+    exists = _is(items[1], "IF EXISTS")
+    return DropSecret(items[2 if exists else 1], _after(items, "FOR JOB"), exists, at=mark)
+
+
+ACTIONS: dict[str, Action] = {
+    **clauses.ACTIONS,
+    "create_job": _create_job,
+    "alter_job": _alter_job,
+    "alteration": _alteration,
+    "drop_job": _drop_job,
+    "execute_job": _execute_job,
+    "cancel_run": _cancel_run,
+    "run_id": _run_id,
+    "show": _show,
+    "explain_job": _explain_job,
+    "grant": _granting,
+    "revoke": _granting,
+    "object": _object,
+    "create_user": _create_user,
+    "alter_user": _alter_user,
+    "drop_user": _drop(DropUser),
+    "create_role": _create_role,
+    "drop_role": _drop(DropRole),
+    "alter_system": _alter_system,
+    "scalar": _scalar,
+    "value": _value,
+    "create_secret": _create_secret,
+    "drop_secret": _drop_secret,
+}

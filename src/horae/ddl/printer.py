@@ -1,0 +1,383 @@
+"""Definitions and statements -> SQL text that reads back to the same. One clause a line, without a `;` at the end."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from math import isfinite
+from typing import Any
+
+from horae.core.duration import format_duration
+from horae.core.job import JobSpec
+from horae.core.lifecycle import JobState
+from horae.core.policy import Bounded, Queue
+from horae.ddl.parsing import keywords
+from horae.ddl.statements import (
+    DEFAULT,
+    AlterJob,
+    AlterSystem,
+    AlterUser,
+    AtMoments,
+    CancelRun,
+    Clause,
+    CreateJob,
+    CreateRole,
+    CreateSecret,
+    CreateUser,
+    CronMoments,
+    DropJob,
+    DropRole,
+    DropSecret,
+    DropUser,
+    EveryMoments,
+    ExecuteJob,
+    ExplainJob,
+    GrantPrivileges,
+    GrantRoles,
+    Moments,
+    Pairs,
+    RevokePrivileges,
+    RevokeRoles,
+    Select,
+    ShowCreateJob,
+    ShowJobs,
+    ShowRuns,
+    Statement,
+    Task,
+    WindowValue,
+    Work,
+)
+from horae.ddl.unbinding import unbound
+from horae.errors import InvalidDefinition, shown
+
+_PLAIN = re.compile(r"[^\W\d]\w*(?:-\w+)*")
+_BARE_VALUE = re.compile(r"[0-9]+(?:\.[0-9]+)?|[A-Za-z_][A-Za-z0-9_]*")
+_MASK = "***"
+_STRINGS = ("TIMEZONE", "DESCRIPTION")
+_NAMES = ("POOL", "NAMESPACE", "RUN AS", "OWNER")
+
+
+def job_text(
+    spec: JobSpec, *, state: JobState | str | None = None, verb: str = "CREATE JOB", says: Collection[str] = ()
+) -> str:
+    """The statement that defines `spec`; `state` is the job's present one, where that is not the definition's.
+
+    Only what differs from the SQL defaults is said, and the settings named by `says`. Raises InvalidDefinition for what
+    SQL has no words for: schedules of the user's own, payloads that are not JSON.
+    """
+    present = spec.state if state is None else JobState(state)
+    return statement_text(unbound(spec, state=present, verb=verb, says=says))
+
+
+def statement_text(statement: Statement, *, masked: bool = False) -> str:
+    """The text that parses to an equal statement; with `masked`, *** in the place of passwords and secrets."""
+    return _PRINTERS[type(statement)](statement, masked)
+
+
+def name_text(name: str) -> str:
+    """A name as it may stand anywhere: in double quotes where it is not plain, or is a word of the grammar."""
+    is_word = name.isascii() and name.upper() in keywords()
+    return name if _PLAIN.fullmatch(name) and not is_word else '"' + name.replace('"', '""') + '"'
+
+
+def string_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def literal_text(value: Any) -> str:
+    """A value of CALL or ALTER SYSTEM. Raises InvalidDefinition for one that SQL has no words for."""
+    if isinstance(value, str):
+        return string_text(value)
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+    if isinstance(value, int | float) and isfinite(value):
+        return repr(value)
+    raise InvalidDefinition(f"SQL has no words for the value {shown(value)}", hint="It can say text and numbers.")
+
+
+def payload_text(payload: Any) -> str:
+    """A payload as a string of JSON. Raises InvalidDefinition where JSON cannot say it."""
+    try:
+        text = json.dumps(payload, ensure_ascii=False, allow_nan=False)
+        if json.loads(text) == payload:
+            return string_text(text if text.isprintable() else json.dumps(payload))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidDefinition(f"The payload {shown(payload)} is not JSON: {error}") from error
+    raise InvalidDefinition(f"The payload {shown(payload)} is not JSON: it reads back to something else")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(name_text, names))
+
+
+def _dotted(text: str) -> str:
+    parts = text.split(".")
+    return ".".join(map(name_text, parts)) if all(parts) else name_text(text)
+
+
+# ---- clauses -----------------------------------------------------------------------------------------------------
+
+
+def clause_text(clause: Clause) -> str:
+    kind, value = clause.kind, clause.value
+    special = _SPECIAL.get(kind)
+    if special is not None:
+        return special(value)
+    between = " " if kind in ("RUN AS", "ON COMPLETION") else " = "
+    return f"{kind}{between}{_value(kind, value)}"
+
+
+def _value(kind: str, value: Any) -> str:
+    if value is None:
+        return "NONE"
+    if value is DEFAULT:
+        return "DEFAULT"
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if kind in _STRINGS:
+        return string_text(value)
+    if kind in _NAMES:
+        return name_text(value)
+    return value.upper() if isinstance(value, str) else literal_text(value)
+
+
+def _schedule(value: tuple[Moments, ...] | None) -> str:
+    return "SCHEDULE = " + ("NONE" if value is None else "\n    OR ".join(map(_moments, value)))
+
+
+def _moments(part: Moments) -> str:
+    words: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
+    match part:
+        case CronMoments():
+            head = f"CRON {string_text(part.expr)}"
+            words = {"DIALECT": part.dialect, "ON GAP": part.gap, "ON FOLD": part.fold}
+            texts = {"IN": part.zone, "STARTS": part.starts, "ENDS": part.ends}
+        case AtMoments():
+            head = f"AT {string_text(part.at)}"
+            words = {"THEN": part.then}
+        case EveryMoments():
+            head = f"EVERY {format_duration(part.interval)}"
+            texts = {"STARTS": part.starts, "ENDS": part.ends, "ANCHOR": part.anchor}
+        case _:
+            head = f"ISO8601 {string_text(part.text)}"
+            texts = {"IN": part.zone, "ANCHOR": part.anchor}
+    said = [f" {name} {word.upper()}" for name, word in words.items() if word is not None]
+    said += [f" {name} {string_text(text)}" for name, text in texts.items() if text is not None]
+    return head + "".join(said)
+
+
+def _window(value: Any) -> str:
+    if not isinstance(value, WindowValue):
+        return f"WINDOW = {_value('WINDOW', value)}"
+    text = f"WINDOW = {value.mode.upper()} {format_duration(value.duration)}"
+    if value.distribution is not None:
+        pairs = ", ".join(
+            f"{name_text(key)} = {given if _BARE_VALUE.fullmatch(given) else string_text(given)}"
+            for key, given in value.parameters
+        )
+        text += f" DISTRIBUTION {name_text(value.distribution)}" + (f"({pairs})" if pairs else "")
+    if value.seed is not None:
+        text += f" SEED {value.seed.upper()}"
+    if value.salt is not None:
+        text += f" SALT {string_text(value.salt)}"
+    text += "".join(f"\n    ONLY ({_limits(each)})" for each in value.only)
+    return text + "".join(f"\n    AVOID ({_limits(each)})" for each in value.avoid)
+
+
+def _limits(pairs: Pairs) -> str:
+    return ", ".join(f"{name_text(kind)} = {string_text(text)}" for kind, text in pairs)
+
+
+def _overlap(value: Any) -> str:
+    if not isinstance(value, Queue):
+        return f"OVERLAP = {_value('OVERLAP', value)}"
+    return "OVERLAP = QUEUE" + ("" if value.limit is None else f"({value.limit})")
+
+
+def _recovery(value: Any) -> str:
+    if not isinstance(value, Bounded):
+        return f"RECOVERY = {_value('RECOVERY', value)}"
+    bounds = [] if value.max_occurrences is None else [f"MAX_OCCURRENCES = {value.max_occurrences}"]
+    if isinstance(value.max_age, timedelta):
+        bounds.append(f"MAX_AGE = {format_duration(value.max_age)}")
+    return f"RECOVERY = BOUNDED({', '.join(bounds)})"
+
+
+def _partition(value: Mapping[str, Any] | None) -> str:
+    if value is None:
+        return "PARTITION BY NONE"
+    text = f"PARTITION BY {value['strategy']}"
+    if "expression" in value:
+        return f"{text} {string_text(value['expression'])}"
+    shards = ", ".join(map(string_text, value.get("shards", ())))
+    return text + (f" ({shards})" if value["strategy"] == "SHARD_SET" else f" {shards}" if shards else "")
+
+
+def _work(work: Work) -> str:
+    options = dict(work.options)
+    match work.kind:
+        case "SQL":
+            text = f"AS {string_text(work.handler)}"
+        case "PROCEDURE":
+            text = f"CALL {_dotted(work.handler)}"
+            if "arguments" in options:
+                text += f"({', '.join(map(literal_text, options['arguments']))})"
+        case "EXTERNAL":
+            text = f"EXEC {string_text(work.handler)}"
+        case _:
+            is_plain = all(map(_PLAIN.fullmatch, work.handler.split(".")))
+            text = f"PYTHON {_dotted(work.handler) if is_plain else string_text(work.handler)}"
+    return text + "".join(f" {_OPTIONS[name](value)}" for name, value in options.items() if name != "arguments")
+
+
+def _environment(value: Mapping[str, str]) -> str:
+    return f"ENVIRONMENT ({', '.join(f'{name_text(name)} = {string_text(text)}' for name, text in value.items())})"
+
+
+def _secrets(value: list[dict[str, str]]) -> str:
+    said = []
+    for each in value:
+        usual = re.sub(r"\W", "_", each["name"]).upper()
+        renamed = "" if each["variable"] == usual else f" AS {name_text(each['variable'])}"
+        said.append(name_text(each["name"]) + renamed + (" IN FILE" if each["as"] == "file" else ""))
+    return f"SECRETS ({', '.join(said)})"
+
+
+_OPTIONS: dict[str, Callable[[Any], str]] = {
+    "connection": lambda value: f"ON CONNECTION {name_text(value)}",
+    "database": lambda value: "IN DATABASE" if value else "NOT IN DATABASE",
+    "shell": lambda value: "SHELL" if value else "NO SHELL",
+    "env": _environment,
+    "cwd": lambda value: f"WORKING DIRECTORY {string_text(value)}",
+    "user": lambda value: f"USER {name_text(value)}",
+    "group": lambda value: f"GROUP {name_text(value)}",
+    "umask": lambda value: f"UMASK {value:03o}",
+    "stdout": lambda value: f"STDOUT {string_text(value)}",
+    "stderr": lambda value: f"STDERR {string_text(value)}",
+    "secrets": _secrets,
+}
+
+
+def _task(task: Task) -> str:
+    return " ".join([name_text(task.name), _work(task.work), *map(clause_text, task.clauses)])
+
+
+def _tasks(value: tuple[Task, ...]) -> str:
+    return "TASKS (" + ",".join(f"\n    {_task(task)}" for task in value) + ("\n  )" if value else ")")
+
+
+_SPECIAL: dict[str, Callable[[Any], str]] = {
+    "SCHEDULE": _schedule,
+    "DST": lambda value: f"DST = {', '.join(word.upper() for word in value.values())}",
+    "DEPENDS ON": lambda value: f"DEPENDS ON {_listed(value) or 'NONE'}",
+    "WINDOW": _window,
+    "OVERLAP": _overlap,
+    "RECOVERY": _recovery,
+    "PARTITION BY": _partition,
+    "PAYLOAD": lambda value: f"PAYLOAD = {'NULL' if value is None else payload_text(value)}",
+    "TAGS": lambda value: f"TAGS = ({_listed(value)})",
+    "STATE": str,
+    "BODY": _work,
+    "TASKS": _tasks,
+}
+
+# ---- statements --------------------------------------------------------------------------------------------------
+
+
+def _create_job(it: CreateJob) -> str:
+    return "\n  ".join([f"{it.verb} {name_text(it.name)}", *map(clause_text, it.clauses)])
+
+
+def _alter_job(it: AlterJob) -> str:
+    changes = [f"SET {clause_text(clause)}" for clause in it.clauses]
+    if it.state is not None and (it.until is not None or it.note is not None):
+        until = "" if it.until is None else f" UNTIL {string_text(it.until)}"
+        changes.append("PAUSE" + until + ("" if it.note is None else f" {string_text(it.note)}"))
+    elif it.state is not None:
+        changes.append(f"SET STATE = {it.state}")
+    if it.owner is not None:
+        changes.append(f"SET OWNER = {name_text(it.owner)}")
+    return "\n  ".join([f"ALTER JOB {name_text(it.name)}", *changes])
+
+
+def _drop(kind: str, names: tuple[str, ...], *, if_exists: bool, more: str = "") -> str:
+    return f"DROP {kind} {'IF EXISTS ' if if_exists else ''}{_listed(names)}{more}"
+
+
+def _execute_job(it: ExecuteJob) -> str:
+    payload = f" WITH PAYLOAD = {payload_text(it.payload)}" if it.has_payload else ""
+    return f"EXECUTE JOB {name_text(it.name)}{payload}" + ("" if it.key is None else f" KEY {string_text(it.key)}")
+
+
+def _explain_job(it: ExplainJob) -> str:
+    return f"EXPLAIN JOB {name_text(it.name)}" + ("" if it.when is None else f" AT {string_text(it.when)}")
+
+
+def _granting(it: GrantPrivileges | RevokePrivileges, verb: str, between: str) -> str:
+    target = f" ON {it.kind} {_dotted(it.name)}" if it.name else ""
+    return f"{verb} {', '.join(it.privileges)}{target} {between} {_listed(it.who)}"
+
+
+def _user(it: CreateUser | AlterUser, changes: list[str], masked: bool) -> str:  # noqa: FBT001 - passed on as it came
+    if it.password is not None:
+        changes.insert(0, f"PASSWORD {string_text(_MASK if masked else it.password)}")
+    verb = "CREATE" if isinstance(it, CreateUser) else "ALTER"
+    return " ".join([f"{verb} USER {name_text(it.name)}", *changes])
+
+
+def _alter_user(it: AlterUser, masked: bool) -> str:  # noqa: FBT001 - passed on as it came
+    changes = [] if it.is_admin is None else ["ADMIN" if it.is_admin else "NOT ADMIN"]
+    changes += [] if it.is_enabled is None else ["ENABLED" if it.is_enabled else "DISABLED"]
+    return _user(it, changes, masked)
+
+
+def _alter_system(it: AlterSystem) -> str:
+    value = it.value
+    if isinstance(value, tuple):
+        said = f"({', '.join(map(literal_text, value))})"
+    else:
+        said = "DEFAULT" if value is None else literal_text(value)
+    return f"ALTER SYSTEM SET scheduler.{_dotted(it.name)} = {said}"
+
+
+def _secret(name: str, job: str | None) -> str:
+    return name_text(name) + ("" if job is None else f" FOR JOB {name_text(job)}")
+
+
+def _create_secret(it: CreateSecret, masked: bool) -> str:  # noqa: FBT001 - passed on as it came
+    verb = "CREATE OR ALTER SECRET" if it.or_alter else "CREATE SECRET"
+    return f"{verb} {_secret(it.name, it.job)} = {string_text(_MASK if masked else it.value)}"
+
+
+_PRINTERS: dict[type, Callable[[Any, bool], str]] = {
+    CreateJob: lambda it, _: _create_job(it),
+    AlterJob: lambda it, _: _alter_job(it),
+    DropJob: lambda it, _: _drop(
+        "JOB", it.names, if_exists=it.if_exists, more=" KEEP HISTORY" if it.keep_history else ""
+    ),
+    ExecuteJob: lambda it, _: _execute_job(it),
+    CancelRun: lambda it, _: f"CANCEL JOB RUN {string_text(it.run_id)}",
+    ShowCreateJob: lambda it, _: f"SHOW CREATE JOB {name_text(it.name)}",
+    ShowJobs: lambda it, _: "SHOW JOBS",
+    ShowRuns: lambda it, _: "SHOW JOB RUNS" + ("" if it.name is None else f" FOR {name_text(it.name)}"),
+    ExplainJob: lambda it, _: _explain_job(it),
+    Select: lambda it, _: it.text,
+    GrantPrivileges: lambda it, _: _granting(it, "GRANT", "TO"),
+    RevokePrivileges: lambda it, _: _granting(it, "REVOKE", "FROM"),
+    GrantRoles: lambda it, _: f"GRANT {_listed(it.roles)} TO {_listed(it.who)}",
+    RevokeRoles: lambda it, _: f"REVOKE {_listed(it.roles)} FROM {_listed(it.who)}",
+    CreateUser: lambda it, masked: _user(it, ["ADMIN"] if it.is_admin else [], masked),
+    AlterUser: _alter_user,
+    DropUser: lambda it, _: _drop("USER", it.names, if_exists=it.if_exists),
+    CreateRole: lambda it, _: (
+        f"CREATE ROLE {name_text(it.name)}"
+        + (f" DESCRIPTION = {string_text(it.description)}" if it.description else "")
+    ),
+    DropRole: lambda it, _: _drop("ROLE", it.names, if_exists=it.if_exists),
+    AlterSystem: lambda it, _: _alter_system(it),
+    CreateSecret: _create_secret,
+    DropSecret: lambda it, _: f"DROP SECRET {'IF EXISTS ' if it.if_exists else ''}{_secret(it.name, it.job)}",
+}

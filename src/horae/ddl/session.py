@@ -1,0 +1,386 @@
+"""Statements carried out, in somebody's name: each asks the one service that every surface asks.
+
+Several statements are one transaction: all of them or none. What only reads may stand before the first change, where it
+sees what was, and after the last, where it sees what is; between changes it would have to see what is not yet so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from horae.control.explaining import explain_job
+from horae.control.service import Service
+from horae.core.instant import rfc3339
+from horae.core.job import JobSpec
+from horae.core.lifecycle import JobState
+from horae.ddl import statements as say
+from horae.ddl.binder import altered, created, explained_at, pause_until
+from horae.ddl.parsing import statement_of
+from horae.ddl.printer import job_text
+from horae.ddl.results import Result
+from horae.ddl.statements import Statement
+from horae.ddl.text import Piece, Source, split
+from horae.errors import (
+    AlreadyExists,
+    Conflict,
+    HoraeError,
+    InvalidDefinition,
+    InvalidInput,
+    InvalidStatement,
+    JobNotFound,
+    VersionConflict,
+    shown,
+)
+
+__all__ = ["Result", "Session"]
+
+AT_ONCE = 20
+"""Statements after which whatever else runs in the loop has a turn."""
+MOST_TOGETHER = 5_000
+"""Statements of one transaction. It holds SQLite's only writer, and heartbeats wait for it."""
+READING = (say.Select, say.ShowJobs, say.ShowRuns, say.ShowCreateJob, say.ExplainJob)
+_NO_TEXT = re.compile("[\\0\ud800-\udfff]")
+_RUN_COLUMNS = ("run_id", "job_name", "state", "scheduled_time", "started_at", "completed_at", "origin", "reason")
+_JOB_COLUMNS = ("job_name", "state", "next_run_time", "schedule", "owner", "version")
+
+
+class Session:
+    """SQL in the name of whoever the service is for."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def run(self, text: str) -> Result:
+        """Carries out every statement of `text`, all of them or none, and answers the last.
+
+        Raises InvalidStatement before anything is done where one cannot be understood.
+        """
+        results = [each async for each in self.results(text)]
+        if not results:
+            raise InvalidStatement("There is no statement", line=1, column=1, hint="Write one: SHOW JOBS.")
+        last = results[-1]
+        last.results = tuple(results)
+        return last
+
+    async def results(
+        self, text: str, *, each: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> AsyncIterator[Result]:
+        """One result after the other, as they come. With `each`, every statement is a transaction of its own, so that
+        what was done before a fault stays done. Results of changes come when all of them are done: until then,
+        `progress` is told how many are, and of how many."""
+        _check_letters(text)
+        found = []
+        for piece in split(text):
+            found.append((piece, statement_of(piece)))
+            if not len(found) % AT_ONCE:
+                await asyncio.sleep(0)
+        if each or len(found) == 1:
+            for piece, statement in found:
+                yield await self._alone(piece, statement)
+            return
+        changing = [index for index, (_, statement) in enumerate(found) if not isinstance(statement, READING)]
+        first, last = (changing[0], changing[-1]) if changing else (len(found), len(found))
+        _check_between(found[first:last])
+        for piece, statement in found[:first]:
+            yield await _Carrying(self._service, piece).out(statement)
+        if changing:
+            for result in await self._together(found[first : last + 1], progress):
+                yield result
+        for piece, statement in found[last + 1 :]:
+            yield await _Carrying(self._service, piece).out(statement)
+
+    async def _alone(self, piece: Piece, statement: Statement) -> Result:
+        if not _takes_several_verbs(statement):
+            return await _Carrying(self._service, piece).out(statement)
+        (result,) = await self._together([(piece, statement)], None)
+        return result
+
+    async def _together(
+        self, found: Sequence[tuple[Piece, Statement]], progress: Callable[[int, int], None] | None
+    ) -> list[Result]:
+        if len(found) > MOST_TOGETHER:
+            raise InvalidInput(
+                f"{len(found):,} statements are too many for one transaction, which has at most {MOST_TOGETHER:,}",
+                hint="Split the file, or run the statements one by one (--each): meanwhile nobody else can write.",
+            )
+
+        async def all_of_them(service: Service) -> list[Result]:
+            done: list[Result] = []
+            for piece, statement in found:
+                done.append(await _Carrying(service, piece).out(statement))
+                if not len(done) % AT_ONCE:
+                    await asyncio.sleep(0)
+                if progress is not None:
+                    progress(len(done), len(found))
+            return done
+
+        return await self._service.as_one(all_of_them)
+
+
+def _takes_several_verbs(statement: Statement) -> bool:
+    """Whether it is carried out by more than one verb of the store, which must all be done or none."""
+    match statement:
+        case say.CreateJob():
+            return statement.verb == "RECREATE JOB"
+        case say.AlterJob():
+            return [bool(statement.clauses), statement.owner is not None, statement.state is not None].count(True) > 1
+        case say.DropUser() | say.DropRole():
+            return len(statement.names) > 1
+    return False
+
+
+def _check_letters(text: str) -> None:
+    """Refuses what no database keeps as text, wherever it stands: some would cut the text short there."""
+    found = _NO_TEXT.search(text)
+    if found is not None:
+        raise Source(text).fault(f"{shown(found.group())} is no text", found.start(), found.end(), hint="Leave it out.")
+
+
+def _check_between(found: Sequence[tuple[Piece, Statement]]) -> None:
+    for piece, statement in found:
+        if isinstance(statement, say.Select):
+            raise InvalidStatement(
+                "A SELECT between changes would not see those before it: all of them are one transaction",
+                line=piece.mark.line,
+                column=piece.mark.column,
+                hint="Put it before the first change or after the last, or run the statements one by one (--each).",
+            )
+
+
+class _Carrying:
+    """One statement being carried out."""
+
+    def __init__(self, service: Service, piece: Piece) -> None:
+        self._service = service
+        self._commands, self._queries, self._people = service.commands, service.queries, service.people
+        self._piece = piece
+
+    async def out(self, statement: Statement) -> Result:
+        """What it came to. Errors say in their details where the statement begins, unless they know better."""
+        try:
+            return await self._out(statement)
+        except HoraeError as error:
+            error.details.setdefault("line", self._piece.mark.line)
+            error.details.setdefault("column", self._piece.mark.column)
+            raise
+
+    async def _out(self, statement: Statement) -> Result:
+        match statement:
+            case say.Select():
+                return await self._select(statement)
+            case say.CreateJob():
+                return await self._create(statement)
+            case say.AlterJob():
+                return await self._alter(statement)
+            case say.DropJob():
+                return await self._drop(statement)
+            case say.ExecuteJob():
+                run = await self._commands.trigger(statement.name, statement.payload, statement.key)
+                rows = [(run.run_id, str(run.state))]
+                return Result("EXECUTE JOB", f"run {run.run_id} of {statement.name}", rows, ("run_id", "state"))
+            case say.CancelRun():
+                state = await self._commands.cancel(statement.run_id)
+                told = (
+                    f"{statement.run_id} is asked to stop" if state == "RUNNING" else f"{statement.run_id} is {state}"
+                )
+                return Result("CANCEL JOB RUN", told, [(statement.run_id, str(state))], ("run_id", "state"))
+            case say.ShowCreateJob():
+                job = await self._queries.get_job(statement.name)
+                text = await self._text(job)
+                return Result("SHOW CREATE JOB", rows=[(job.name, text)], columns=("job_name", "statement"))
+            case say.ShowJobs():
+                return await self._show_jobs()
+            case say.ShowRuns():
+                return await self._show_runs(statement)
+            case say.ExplainJob():
+                return await self._explain(statement)
+            case _:
+                return await self._administer(statement)
+
+    # ---- jobs --------------------------------------------------------------------------------------------------------
+
+    async def _text(self, job: Any) -> str:
+        """The statement that makes this job again here: where the system says how new jobs catch up, so does it."""
+        says = ("recovery",) if "scheduler.catch_up" in await self._service.store.settings() else ()
+        return job_text(job.definition.spec, state=job.state, says=says)
+
+    async def _create(self, statement: say.CreateJob) -> Result:
+        spec = await self._resolved(created(statement, now=await self._service.now()), statement)
+        verb, name = statement.verb, spec.name
+        said_state = any(clause.kind == "STATE" for clause in statement.clauses)
+        if verb == "CREATE JOB":
+            try:
+                await self._commands.define([spec], source="sql", expected={name: 0})
+            except VersionConflict as error:
+                raise AlreadyExists(
+                    f"There is a job {shown(name)} already", hint="Write CREATE OR ALTER JOB, or RECREATE JOB."
+                ) from error
+            return Result(verb, f"created job {name}")
+        if verb == "RECREATE JOB":
+            present = await self._service.store.jobs([name])
+            if present:
+                await self._commands.drop_all([name])
+            await self._commands.define([spec], source="sql", expected={name: 0})
+            return Result(verb, f"{'recreated' if present else 'created'} job {name}")
+        found = await self._service.store.jobs([name])
+        if found and not said_state:
+            spec = replace(spec, state=found[0].state)
+        expected = {name: found[0].version if found else 0}
+        (defined,) = await self._commands.define([spec], source="sql", expected=expected)
+        return Result(verb, f"{defined.change} job {name}")
+
+    async def _alter(self, statement: say.AlterJob) -> Result:
+        name, now = statement.name, await self._service.now()
+        job = await self._job(name)
+        if statement.clauses:
+            # First: whether they may, and only then what is wrong with what they say of a job that is not theirs.
+            await self._service.require_alter(job)
+            spec = await self._resolved(altered(statement, job.definition.spec, job.state, now=now), statement)
+            await self._service.alter(spec, expected=job.version)
+        if statement.owner is not None:
+            await self._people.set_owner(name, statement.owner)
+        if statement.state is JobState.PAUSED:
+            until = pause_until(statement, job.definition.spec)
+            await self._commands.pause(name, until, statement.note)
+        elif statement.state is JobState.ENABLED:
+            await self._commands.enable(name)
+        elif statement.state is JobState.DISABLED:
+            await self._commands.disable(name)
+        return Result("ALTER JOB", f"altered job {name}")
+
+    async def _resolved(self, spec: JobSpec, statement: say.CreateJob | say.AlterJob) -> JobSpec:
+        """The definition with what only the catalog can tell: which procedures are the database's, the system's
+        catch_up where the statement says nothing of it."""
+        for task in spec.tasks:
+            if task.kind in ("SQL", "EXTERNAL") and not task.handler.strip():
+                raise InvalidDefinition(
+                    f"Job {shown(spec.name)} has an empty text to run", hint="Say what it is to do."
+                )
+        return await self._service.resolved(
+            spec, said={clause.kind for clause in statement.clauses}, fresh=isinstance(statement, say.CreateJob)
+        )
+
+    async def _job(self, name: str) -> Any:
+        found = await self._service.store.jobs([name])
+        if not found:
+            raise JobNotFound(f"There is no job {shown(name)}", hint="SHOW JOBS lists them.")
+        return found[0]
+
+    async def _drop(self, statement: say.DropJob) -> Result:
+        names: Sequence[str] = statement.names
+        if statement.if_exists:
+            present = {job.name for job in await self._service.store.jobs(list(names))}
+            names = [name for name in names if name in present]
+        count = await self._commands.drop_all(names, keep_history=statement.keep_history) if names else 0
+        history = ", keeping their history" if statement.keep_history and count else ""
+        return Result("DROP JOB", f"dropped {count} job{'' if count == 1 else 's'}{history}", rowcount=count)
+
+    async def _show_jobs(self) -> Result:
+        rows = [
+            (
+                job.name,
+                str(job.state),
+                None if job.next_run_time is None else rfc3339(job.next_run_time),
+                "" if job.definition.spec.schedule is None else str(job.definition.spec.schedule),
+                job.owner,
+                job.version,
+            )
+            for job in await self._queries.jobs()
+        ]
+        return Result("SHOW JOBS", _counted(len(rows), "job"), rows, _JOB_COLUMNS, rowcount=len(rows))
+
+    async def _show_runs(self, statement: say.ShowRuns) -> Result:
+        rows = [
+            (
+                run.run_id,
+                run.job_name,
+                str(run.state),
+                rfc3339(run.scheduled_time),
+                _time(run.started_at),
+                _time(run.completed_at),
+                str(run.origin),
+                run.reason,
+            )
+            for run in await self._queries.runs(statement.name)
+        ]
+        return Result("SHOW JOB RUNS", _counted(len(rows), "run"), rows, _RUN_COLUMNS, rowcount=len(rows))
+
+    async def _explain(self, statement: say.ExplainJob) -> Result:
+        job = await self._queries.get_job(statement.name)
+        at = explained_at(statement, job.definition.spec)
+        active = await self._queries.active(statement.name)
+        lines = explain_job(job, active, await self._service.now(), at)
+        return Result("EXPLAIN JOB", rows=lines, columns=("step", "what"), rowcount=len(lines))
+
+    async def _select(self, statement: say.Select) -> Result:
+        rows = await self._service.select(statement.text)
+        more = ", and there are more" if rows.cut else ""
+        return Result(
+            "SELECT", _counted(len(rows), "row") + more, list(rows), rows.columns, rowcount=len(rows), cut=rows.cut
+        )
+
+    # ---- people ------------------------------------------------------------------------------------------------------
+
+    async def _administer(self, statement: Statement) -> Result:
+        people = self._people
+        match statement:
+            case say.GrantPrivileges():
+                count = await people.grant(statement.grants, statement.who)
+                return Result("GRANT", f"{_counted(count, 'grant')} given", rowcount=count)
+            case say.RevokePrivileges():
+                count = await people.revoke(statement.grants, statement.who)
+                return Result("REVOKE", f"{_counted(count, 'grant')} taken back", rowcount=count)
+            case say.GrantRoles():
+                count = await people.add_members(statement.roles, statement.who)
+                return Result("GRANT", f"{_counted(count, 'membership')} given", rowcount=count)
+            case say.RevokeRoles():
+                count = await people.remove_members(statement.roles, statement.who)
+                return Result("REVOKE", f"{_counted(count, 'membership')} taken back", rowcount=count)
+            case say.CreateUser():
+                await people.create_user(statement.name, statement.password, is_admin=statement.is_admin)
+                return Result("CREATE USER", f"created user {statement.name}")
+            case say.AlterUser():
+                await people.alter_user(
+                    statement.name,
+                    password=statement.password,
+                    is_admin=statement.is_admin,
+                    is_enabled=statement.is_enabled,
+                )
+                return Result("ALTER USER", f"altered user {statement.name}")
+            case say.DropUser():
+                return await _each("DROP USER", "user", statement, people.drop_user)
+            case say.CreateRole():
+                await people.create_role(statement.name, statement.description)
+                return Result("CREATE ROLE", f"created role {statement.name}")
+            case say.DropRole():
+                return await _each("DROP ROLE", "role", statement, people.drop_role)
+            case say.AlterSystem():
+                value = list(statement.value) if isinstance(statement.value, tuple) else statement.value
+                await people.set_setting(f"scheduler.{statement.name}", value)
+                told = "set back" if value is None else f"set to {value}"
+                return Result("ALTER SYSTEM", f"scheduler.{statement.name} is {told}")
+            case say.CreateSecret():
+                await people.put_secret(statement.name, statement.value, job=statement.job, replace=statement.or_alter)
+                return Result("CREATE SECRET", f"secret {statement.name} is kept")
+            case say.DropSecret():
+                await people.drop_secret(statement.name, job=statement.job, if_exists=statement.if_exists)
+                return Result("DROP SECRET", f"secret {statement.name} is gone")
+        raise Conflict(f"{type(statement).__name__} cannot be carried out here")
+
+
+async def _each(verb: str, what: str, statement: say.DropUser | say.DropRole, drop: Any) -> Result:
+    dropped = [await drop(name, if_exists=statement.if_exists) for name in statement.names]
+    return Result(verb, f"dropped {_counted(sum(dropped), what)}", rowcount=sum(dropped))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else rfc3339(at)

@@ -1,0 +1,93 @@
+"""How attempts are stopped: asked to, given time, given up; and which have run out of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import Any
+
+from horae.core.lifecycle import AttemptState
+from horae.engine.live import CANCELLED, RELEASED, TIMEOUT, LiveAttempt, LiveRun
+from horae.engine.parts import Owner, Part
+from horae.events import RunAbandoned
+
+
+class Stopping(Part):
+    """The half of a runner that ends what the other half began."""
+
+    owner: Owner
+
+    @abstractmethod
+    def _finish(
+        self,
+        attempt: LiveAttempt,
+        state: AttemptState,
+        value: Any = None,
+        *,
+        error: str | None = None,
+        code: int | None = None,
+    ) -> None:
+        """The attempt's work is over, or given up."""
+
+    def stop_run(self, run: LiveRun, reason: str) -> None:
+        """Ends the whole run for `reason`: its attempts are asked to stop, and settled with it."""
+        if run.stop is None:
+            run.stop = reason
+        run.stop_preparing()
+        if not run.attempts:
+            self.owner.ended(run)
+        for attempt in list(run.attempts.values()):
+            self.ask(attempt, CANCELLED)
+
+    def release_run(self, run: LiveRun) -> None:
+        """Hands the run back as soon as nothing of it is under way."""
+        run.released = True
+        run.stop_preparing()
+        if not run.attempts:
+            self.owner.ended(run)
+        for attempt in list(run.attempts.values()):
+            self.ask(attempt, RELEASED)
+
+    def ask(self, attempt: LiveAttempt, why: str) -> None:
+        """Asks one attempt to stop; the first reason counts."""
+        if attempt.asked is not None or attempt.over:
+            return
+        attempt.asked = why
+        if attempt.stop is not None:
+            attempt.stop.asked = True
+        if attempt.handle is not None:
+            attempt.handle.cancel()
+        grace = attempt.run.claim.definition.settings.cancel_grace.total_seconds()
+        attempt.grace = self._loop.call_later(grace, self.give_up, attempt)
+
+    def give_up(self, attempt: LiveAttempt) -> None:
+        """Ends an attempt that does not stop. What is left of it keeps its slot."""
+        if attempt.over:
+            return
+        attempt.abandoned = True
+        self._ledger.leftovers += 1
+        reason = attempt.asked or CANCELLED
+        self._stream.emit(RunAbandoned(attempt.run.run_id, attempt.run.job_name, attempt.task_name, reason))
+        if isinstance(attempt.handle, asyncio.Task) is False and attempt.handle is not None:
+            attempt.handle.kill()
+        if attempt.kill is not None:
+            attempt.kill()
+        self._finish(attempt, AttemptState.FAILED, error=f"did not stop when asked to ({reason}), and was given up")
+
+    def _expire_due(self) -> float | None:
+        """Stops what has run out of time; returns when the next does."""
+        now = self._loop.time()
+        upcoming: list[float] = []
+        for run in list(self._ledger.runs.values()):
+            if run.expires is not None and run.stop is None:
+                if run.expires <= now:
+                    self.stop_run(run, TIMEOUT)
+                else:
+                    upcoming.append(run.expires)
+            for attempt in list(run.attempts.values()):
+                if attempt.expires is not None and attempt.asked is None:
+                    if attempt.expires <= now:
+                        self.ask(attempt, TIMEOUT)
+                    else:
+                        upcoming.append(attempt.expires)
+        return min(upcoming, default=None)

@@ -1,0 +1,42 @@
+"""What a node needs for work that is no Python callable: rights, secrets, programs, named connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from horae.core.external import ExternalPolicy
+from horae.core.needs import EXTERNAL, connection_need
+from horae.security.access import Kept
+from horae.security.keys import Keyring
+from horae.store.port import Rows
+
+__all__ = ["Kept", "Target", "Tools"]
+
+
+class Target(Protocol):
+    """A named connection: a database with a login of its own."""
+
+    async def run_text(self, sql: str, variables: Mapping[str, str], most: int) -> Rows:
+        """Runs a job's text, all of it or nothing where the statements allow that, and says what it answered: rows of
+        at most `most` characters. Cancelled, it stops the statement. Raises StatementFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """One of each for a node."""
+
+    vault: Kept
+    keyring: Callable[[], Keyring]
+    """The master keys; raises SecretError where there are none."""
+    external: ExternalPolicy = field(default_factory=ExternalPolicy)
+    connections: Mapping[str, Target] = field(default_factory=dict)
+    obeys_system: bool = True
+    """Whether the node goes by what ALTER SYSTEM sets; a declarative scheduler has no limits for it to set."""
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What this node can do, in the words that runs wait by."""
+        reached = {connection_need(name) for name in self.connections}
+        return frozenset(reached | {EXTERNAL} if self.external.enabled else reached)

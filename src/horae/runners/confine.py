@@ -1,0 +1,212 @@
+"""From a fork to a program that can do no more than it was given: what happens between, in the launcher's child.
+
+Everything is set here, in a process with one thread, and not by a preexec_fn: the scheduler has threads, and a fork of
+it may only exec. Nothing here imports more than it needs, and nothing of the rest of Horae: each command pays for it.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the C half of signal; the other half takes 6 ms to import
+import fcntl
+import os
+import resource
+import stat
+
+TYPE_CHECKING = False  # typing takes 8 ms to import
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+REFUSED = b"r"
+FAILED = b"f"
+FIRST_SECRET = 3
+_OUT_OF_THE_WAY = 64
+"""Our own descriptors are moved to numbers from here on, so that secrets can have those from FIRST_SECRET."""
+_CPU_LAST_WORDS = 2
+"""Seconds of CPU between SIGXCPU, which can be caught, and SIGKILL, which cannot."""
+SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES = 1, 38
+_PLACE = getattr(os, "O_PATH", 0) | os.O_DIRECTORY
+"""Opens a directory that one may enter, though perhaps not list."""
+
+
+class Refused(Exception):
+    """What was asked for is not allowed, with the reason as its text."""
+
+
+def prctl(option: int, value: int) -> None:
+    """Raises OSError where the system cannot do it."""
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
+
+
+def start_program(given: dict[str, Any], launcher: int, descriptors: dict[str, int]) -> NoReturn:
+    """Becomes the program. Where it cannot, says why on the descriptor `trouble`, which closes by itself otherwise."""
+    trouble = descriptors["trouble"]
+    try:
+        os.setsid()
+        prctl(SET_DEATH_SIGNAL, _signal.SIGKILL)
+        descriptors = {
+            name: fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for name, each in descriptors.items()
+        }
+        trouble = descriptors["trouble"]
+        _forget_signals()
+        os.umask(given["umask"])
+        _switch(given["identity"])
+        directory = _enter(given["directory"], given["below"])
+        _connect(given, directory, descriptors["output"])
+        _hand_over(given["secrets"])
+        # Once more: changing who one is takes the death signal away.
+        prctl(SET_DEATH_SIGNAL, _signal.SIGKILL)
+        if os.getppid() != launcher:
+            os._exit(1)
+        prctl(_SET_NO_NEW_PRIVILEGES, 1)
+        _close_the_rest(FIRST_SECRET + len(given["secrets"]))
+        _limit(given["limits"])
+        _become(given, descriptors["program"])
+    except Refused as reason:
+        _tell(trouble, REFUSED, str(reason))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, there is nobody else to tell it
+        _tell(trouble, FAILED, getattr(error, "strerror", None) or f"{type(error).__name__}: {error}")
+    os._exit(127)
+
+
+def _tell(descriptor: int, kind: bytes, text: str) -> None:
+    os.write(descriptor, kind + text.encode("utf-8", "replace")[:2000])
+
+
+def _forget_signals() -> None:
+    """A program begins with every signal as the system has it: what our interpreter ignores is ours."""
+    for number in range(1, _signal.NSIG):
+        if number not in (_signal.SIGKILL, _signal.SIGSTOP):
+            try:
+                _signal.signal(number, _signal.SIG_DFL)
+            except (OSError, ValueError):
+                continue  # those that the C library keeps for itself
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def _switch(identity: tuple[int, int, list[int]] | None) -> None:
+    if identity is None:
+        return
+    user, group, groups = identity
+    os.setgroups(groups)
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
+
+
+def _enter(directory: bytes, below: list[bytes]) -> int:
+    """Goes to the working directory, and from there down; a link on the way down is refused, whatever it points to."""
+    descriptor = os.open(directory, _PLACE)
+    start = os.dup(descriptor)
+    for part in below:
+        try:
+            inner = os.open(part, _PLACE | os.O_NOFOLLOW, dir_fd=descriptor)
+        except OSError as error:
+            raise Refused(f"its cwd cannot be entered at {_text(part)}: {error.strerror}") from error
+        os.close(descriptor)
+        descriptor = inner
+    os.fchdir(descriptor)
+    os.close(descriptor)
+    return start
+
+
+def _connect(given: dict[str, Any], directory: int, output: int) -> None:
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        parts = given[name]
+        target = output if parts is None else _file(directory, name, parts)
+        os.dup2(target, number)
+        if target != output:
+            os.close(target)
+    os.close(directory)
+
+
+def _file(directory: int, name: str, parts: list[bytes]) -> int:
+    """A file below the working directory to append to; opened as whoever the program runs as, no link followed."""
+    descriptor = os.dup(directory)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, _PLACE | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        found = os.open(parts[-1], flags, 0o666, dir_fd=descriptor)
+    except OSError as error:
+        raise Refused(f"its {name} file {_text(b'/'.join(parts))} cannot be opened: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        raise Refused(f"its {name} file {_text(b'/'.join(parts))} is not a regular file")
+    os.set_blocking(found, True)
+    return found
+
+
+def _hand_over(secrets: list[bytes]) -> None:
+    """Each as a pipe that holds it and nothing else: read once, and gone. Made here, to be the program's own."""
+    for number, value in enumerate(secrets, FIRST_SECRET):
+        theirs, ours = os.pipe()
+        os.set_blocking(ours, False)
+        if os.write(ours, value) != len(value):
+            raise Refused("a secret is too long to be handed over in a pipe")
+        if theirs != number:
+            os.dup2(theirs, number)
+            os.close(theirs)
+        os.set_inheritable(number, True)  # noqa: FBT003 - the flag is all it takes
+        # Where `ours` has the number of the next one, dup2 closes it.
+        if ours != number:
+            os.close(ours)
+
+
+def _close_the_rest(first: int) -> None:
+    """No descriptor from `first` on outlives the exec. Wherever it came from: not only those that we know of."""
+    names = [int(each) for each in os.listdir("/proc/self/fd")]  # noqa: PTH208 - pathlib takes 10 ms to import
+    for number in names:
+        if number >= first:
+            try:
+                os.set_inheritable(number, False)  # noqa: FBT003 - the flag is all it takes
+            except OSError:
+                continue
+
+
+def _limit(limits: dict[str, int | None]) -> None:
+    # The address space comes last: this interpreter, too, has to live within it.
+    for name in ("cpu_seconds", "open_files", "processes", "file_size", "memory"):
+        value = limits[name]
+        if value is not None:
+            _set_limit(_LIMITS[name], value, value + _CPU_LAST_WORDS if name == "cpu_seconds" else value)
+    _set_limit(resource.RLIMIT_CORE, 0, 0)
+
+
+def _set_limit(which: int, soft: int, hard: int) -> None:
+    _, most = resource.getrlimit(which)
+    if most != resource.RLIM_INFINITY:
+        hard = min(hard, most)
+    resource.setrlimit(which, (min(soft, hard), hard))
+
+
+_LIMITS = {
+    "cpu_seconds": resource.RLIMIT_CPU,
+    "open_files": resource.RLIMIT_NOFILE,
+    "processes": resource.RLIMIT_NPROC,
+    "file_size": resource.RLIMIT_FSIZE,
+    "memory": resource.RLIMIT_AS,
+}
+
+
+def _become(given: dict[str, Any], program: int) -> None:
+    arguments, environment = given["arguments"], given["environment"]
+    if given["by_descriptor"]:
+        os.execve(program, arguments, environment)  # noqa: S606 - the allowlist has admitted it
+    # A script's interpreter, and bubblewrap, want a path: is it still the file that was checked?
+    checked, found = os.fstat(program), os.stat(given["path"])  # noqa: PTH116 - pathlib takes 10 ms to import
+    if (checked.st_dev, checked.st_ino) != (found.st_dev, found.st_ino):
+        raise Refused("the program was replaced by another after it had been checked")
+    path = given["wrapper"][0] if given["wrapper"] else given["path"]
+    os.execve(path, given["wrapper"] + arguments, environment)  # noqa: S606 - the allowlist has admitted it
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

@@ -1,0 +1,283 @@
+"""What a command has around it: its environment, its user, its directories, its limits and its namespaces.
+
+Nothing is inherited: the environment is put together anew, and a name that would change which code a program loads is
+refused unless the policy has it. Whoever a task asks to be can only be less than the node is, or what the policy says.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import count
+from pathlib import PurePosixPath
+from typing import Any
+
+from horae.core.external import SAFE_PATH, ExternalPolicy
+from horae.core.options import checked_variable
+from horae.errors import CommandRefused, InvalidDefinition, shown
+from horae.runners.confine import FIRST_SECRET
+
+BUBBLEWRAP_PLACES = "/usr/bin:/bin:/usr/local/bin"
+MARK = "HORAE_COMMAND"
+"""The variable that tells a command's processes from all others: a new value each time one is started."""
+LOADERS = (
+    *("LD_*", "DYLD_*", "PATH", "IFS", "ENV", "CDPATH", "GLOBIGNORE", "PS4", "SHELLOPTS", "BASHOPTS", "BASH_*"),
+    *("PYTHON*", "PERL*", "RUBY*", "NODE_*", "JAVA_*", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "LUA_*"),
+    *("GCONV_PATH", "LOCPATH", "NLSPATH", "GLIBC_TUNABLES", "MALLOC_*", "GETCONF_DIR", "HOSTALIASES", "RES_OPTIONS"),
+    *("RESOLV_*", "LOCALDOMAIN", "NIS_PATH", "TZDIR", "GIT_*", "SSH_ASKPASS", "EDITOR", "VISUAL", "PAGER", "ZDOTDIR"),
+)
+"""Names that decide which code a program loads or starts; a task may set one only if the policy names it too."""
+_RESERVED = "HORAE_*"
+_LONGEST_SECRET = 65_536
+"""What a pipe holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedSecret:
+    """A secret for a command: in `variable` itself, or, `as_file`, where that says it can be read, once."""
+
+    variable: str
+    value: str = field(repr=False)
+    as_file: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommandWork:
+    """One attempt of an EXTERNAL task: the command line and what its task's options say."""
+
+    command: str
+    job_name: str
+    run_id: str
+    attempt: int
+    shell: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    user: str | None = None
+    group: str | None = None
+    umask: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    secrets: tuple[HandedSecret, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        command: str,
+        options: Mapping[str, Any],
+        *,
+        job_name: str,
+        run_id: str,
+        attempt: int,
+        secrets: tuple[HandedSecret, ...] = (),
+    ) -> CommandWork:
+        """From a task's handler and options; `secrets` are those that the options name, with their values."""
+        known = {name: value for name, value in options.items() if name != "secrets"}
+        return cls(command, job_name, run_id, attempt, secrets=secrets, **known)
+
+
+Identity = tuple[int, int, list[int]]
+"""User, group, and all groups of a command, as numbers."""
+
+
+def environment(work: CommandWork, policy: ExternalPolicy, here: Mapping[str, str], mark: str) -> dict[str, str]:
+    """All variables of the command. `here` is the node's own environment."""
+    found = {name: here[name] for name in policy.environment if name in here}
+    for name, value in (*work.env.items(), *((each.variable, each.value) for each in work.secrets)):
+        _check_variable(name, policy)
+        if "\0" in value:
+            raise CommandRefused(f"The value of the environment variable {name} has a NUL character")
+    found.update(work.env)
+    found.update(policy.variables)
+    found.setdefault("PATH", SAFE_PATH)
+    numbers = count(FIRST_SECRET)
+    for secret in work.secrets:
+        if secret.variable in policy.variables:
+            raise CommandRefused(f"The policy gives {secret.variable} a value: a secret cannot be in it")
+        found[secret.variable] = f"/dev/fd/{next(numbers)}" if secret.as_file else secret.value
+    own = {"JOB_NAME": work.job_name, "RUN_ID": work.run_id, "ATTEMPT": str(work.attempt)}
+    return found | {f"HORAE_{name}": value for name, value in own.items()} | {MARK: mark}
+
+
+def _check_variable(name: str, policy: ExternalPolicy) -> None:
+    try:
+        checked_variable(name)
+    except InvalidDefinition as error:
+        raise CommandRefused(error.message, hint=error.hint) from error
+    if fnmatchcase(name, _RESERVED):
+        raise CommandRefused(f"The environment variable {name} cannot be set: names with HORAE_ are ours")
+    if name in policy.environment or name in policy.variables:
+        return
+    if any(fnmatchcase(name, pattern) for pattern in LOADERS):
+        raise CommandRefused(
+            f"The environment variable {name} cannot be set by a job: it decides which code a program loads",
+            hint=f"Where jobs must set it, list {name} in environment under [external] in the configuration.",
+        )
+
+
+def identity(work: CommandWork, policy: ExternalPolicy) -> Identity | None:
+    """Whom the command runs as; None: as the node itself. A task may ask only for less than it would get anyway."""
+    if policy.user is not None and work.user not in (None, policy.user):
+        raise CommandRefused(f"Commands run as {shown(policy.user)} on this node, not as {shown(work.user)}")
+    if policy.group is not None and work.group not in (None, policy.group):
+        raise CommandRefused(f"Commands run in group {shown(policy.group)} on this node, not in {shown(work.group)}")
+    user_name, group_name = work.user or policy.user, work.group or policy.group
+    if user_name is None and group_name is None:
+        return None
+    user = _user(user_name) if user_name is not None else None
+    group = _group(group_name) if group_name is not None else None
+    if os.geteuid() != 0:
+        if (user is None or user.pw_uid == os.geteuid()) and group in (None, os.getegid()):
+            return None
+        raise CommandRefused(
+            f"Commands cannot run as {shown(user_name or group_name)}: only a node that root started can switch",
+            hint="Start the node as root, or leave user and group out.",
+        )
+    if user is None:
+        assert group is not None
+        return os.getuid(), group, [group]
+    groups = os.getgrouplist(user.pw_name, user.pw_gid)
+    if policy.user is not None and policy.group is None and group is not None and group not in groups:
+        # Whom the policy names must not become more by what a task asks for.
+        raise CommandRefused(f"User {shown(user.pw_name)} is not in group {shown(work.group)}")
+    chosen = user.pw_gid if group is None else group
+    return user.pw_uid, chosen, sorted({chosen, *groups})
+
+
+def _user(name: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError as error:
+        raise CommandRefused(f"This machine has no user {shown(name)}") from error
+
+
+def _group(name: str) -> int:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise CommandRefused(f"This machine has no group {shown(name)}") from error
+
+
+def secret_files(work: CommandWork) -> list[bytes]:
+    """The values that are handed over as files, in the order of their descriptors."""
+    values = [each.value.encode() for each in work.secrets if each.as_file]
+    if any(len(each) > _LONGEST_SECRET for each in values):
+        raise CommandRefused(f"A secret has more than {_LONGEST_SECRET} bytes: it cannot be handed over as a file")
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a command works, and where it prints to. Paths below are lists of names: no `..`, no link is followed."""
+
+    directory: str
+    below: tuple[str, ...]
+    stdout: tuple[str, ...] | None
+    stderr: tuple[str, ...] | None
+
+
+def places(work: CommandWork, policy: ExternalPolicy, scratch: str) -> Places:
+    """`scratch` is the directory of the attempt's own that is used where the policy has none."""
+    if policy.working_directory is None:
+        for name in ("cwd", "stdout", "stderr"):
+            if getattr(work, name) is not None:
+                raise CommandRefused(
+                    f"The command has a {name}, but this node gives each command an empty directory that does not last",
+                    hint="Set working_directory under [external] in the configuration.",
+                )
+        return Places(scratch, (), None, None)
+    directory = os.path.realpath(policy.working_directory)
+    if not os.path.isdir(directory):  # noqa: PTH112 - the path is text throughout
+        raise CommandRefused(f"The working directory {shown(policy.working_directory)} does not exist")
+    written = (directory, policy.working_directory)
+    below = () if work.cwd is None else _inside("cwd", work.cwd, written)
+    # Files are named from the working directory, as cwd is.
+    stdout = None if work.stdout is None else _inside("stdout", work.stdout, written, is_file=True)
+    stderr = None if work.stderr is None else _inside("stderr", work.stderr, written, is_file=True)
+    return Places(directory, below, stdout, stderr)
+
+
+def _inside(what: str, path: str, directories: tuple[str, str], *, is_file: bool = False) -> tuple[str, ...]:
+    """The names that lead from the working directory to `path`; as it is written, since links are not followed."""
+    given = PurePosixPath(path)
+    if given.is_absolute():
+        for directory in directories:
+            if given.is_relative_to(directory):
+                given = given.relative_to(directory)
+                break
+        else:
+            raise CommandRefused(f"The command's {what} {shown(path)} is not in the working directory of this node")
+    if ".." in given.parts or "\0" in path or (is_file and not given.parts):
+        raise CommandRefused(f"The command's {what} {shown(path)} does not name a place in the working directory")
+    return given.parts
+
+
+def wrapper(policy: ExternalPolicy, who: Identity | None, place: Places, program: str) -> list[str]:
+    """The command line that gives a command its own namespaces; none where the policy or the machine has none.
+
+    Everything can be read as before, nothing can be written to but the working directory and a /tmp of its own; other
+    processes are not to be seen. The network stays as it is.
+    """
+    if policy.namespaces == "never":
+        return []
+    found = shutil.which("bwrap", path=BUBBLEWRAP_PLACES)
+    trouble = "bubblewrap (bwrap) is not installed" if found is None else _trouble(found, _frozen(who))
+    if trouble is not None or found is None:
+        if policy.namespaces == "auto":
+            return []
+        raise CommandRefused(
+            f"Commands must have namespaces of their own on this node, but {trouble}",
+            hint='Install bubblewrap, or set namespaces = "auto" under [external] in the configuration.',
+        )
+    inside = [found, *_NAMESPACES]
+    # What lies in /tmp is hidden by the new one, unless it is put there.
+    for path in (program, *policy.directories, *policy.commands):
+        if PurePosixPath("/tmp") in PurePosixPath(path).parents:  # noqa: S108 - the sandbox's own
+            inside += ["--ro-bind-try", path, path]
+    return [
+        *inside,
+        "--bind",
+        place.directory,
+        place.directory,
+        "--chdir",
+        str(PurePosixPath(place.directory, *place.below)),
+        "--",
+    ]
+
+
+_NAMESPACES = (
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),  # noqa: S108 - the sandbox's own
+    *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--cap-drop", "ALL", "--new-session", "--die-with-parent"),
+)
+
+
+def _frozen(who: Identity | None) -> tuple[int, int, tuple[int, ...]] | None:
+    return None if who is None else (who[0], who[1], tuple(who[2]))
+
+
+@lru_cache(maxsize=64)
+def _trouble(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> str | None:
+    """Why bubblewrap does not work here for that user, found by trying; None: it does."""
+    switch: dict[str, Any] = {} if who is None else {"user": who[0], "group": who[1], "extra_groups": who[2]}
+    try:
+        tried = subprocess.run(  # noqa: S603 - bubblewrap itself, with nothing of a job's
+            [bubblewrap, *_NAMESPACES, "--", "/bin/true"],
+            **switch,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=10,
+            env={},
+            cwd="/",
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"bubblewrap cannot be started: {error}"
+    said = tried.stderr.decode("utf-8", "replace").strip()
+    return None if tried.returncode == 0 else f"bubblewrap does not work here: {said or f'status {tried.returncode}'}"

@@ -1,0 +1,215 @@
+"""The door that every surface goes through, and whom a job runs as.
+
+`Gate` is one principal before one catalog: each check lets pass, or raises AccessDenied that says who, what is missing
+and how to get it, and leaves an ACCESS_DENIED row. `identity` is asked before each attempt: a job runs only while its
+owner could still make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from horae.core import access
+from horae.core.access import LOCAL, LOCAL_NAME, Grant, Missing, Needs, ObjectKind, Principal, Privilege
+from horae.core.job import JobSpec, TaskSpec
+from horae.errors import AccessDenied, IdentityRevoked, JobNotFound, shown
+from horae.store.port import JobRecord
+from horae.store.vault import Identity, Vault
+
+_ASK = "An administrator can give it: "
+
+
+class Kept(Vault, Protocol):
+    """What a gate reads of a catalog."""
+
+    async def jobs(self, names: Sequence[str] | None = None) -> tuple[JobRecord, ...]: ...
+
+
+class Gate:
+    """What `who` may do with a catalog.
+
+    Over a store of `together` a refusal undoes its own audit row with everything else: whoever opened the block writes
+    it again, by `note_refusal`, when the block has ended.
+    """
+
+    __slots__ = ("_vault", "who")
+
+    def __init__(self, vault: Kept, who: Principal) -> None:
+        self._vault = vault
+        self.who = who
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everything is let pass."""
+        return self.who.is_admin and self.who.is_enabled
+
+    def holds(self, privilege: Privilege, name: str = "", *, owner: str | None = None) -> bool:
+        """Whether it would be let pass; nothing is written."""
+        return access.holds(self.who, privilege, name, owner=owner)
+
+    async def require(
+        self, privilege: Privilege, name: str = "", *, owner: str | None = None, action: str = ""
+    ) -> None:
+        """Lets pass whoever holds `privilege` on the object called `name`, which is `owner`'s. `action` says what they
+        wanted to do, as it goes on after "may not"."""
+        if self.holds(privilege, name, owner=owner):
+            return
+        grant = Grant(privilege, name)
+        details = {"privilege": str(privilege), "name": name, "action": action}
+        await self._refuse(
+            f"{_object(grant)}{shown(self.who.name)} may not {action or 'do this'}: {self._lacks(grant)}",
+            hint=f"{_ASK}{access.granting(grant, self.who.name)}",
+            details=details,
+            job=name if grant.kind is ObjectKind.JOB else "",
+        )
+
+    async def require_admin(self, action: str) -> None:
+        if not self.is_open:
+            await self._refuse(
+                f"{shown(self.who.name)} may not {action}: only administrators may",
+                hint=f"{_ASK}ALTER USER {access.quoted(self.who.name)} ADMIN, or do it in your place.",
+                details={"action": action},
+            )
+
+    async def require_owner(self, job: str, action: str) -> None:
+        """Lets pass the job's owner and administrators; no grant does. Raises JobNotFound."""
+        if self.is_open:
+            return
+        found = await self._vault.jobs([job])
+        if not found:
+            raise JobNotFound(f"There is no job {shown(job)}")
+        if not self.who.is_enabled or found[0].owner != self.who.name:
+            await self._refuse(
+                f"Job {shown(job)}: {shown(self.who.name)} may not {action}: only its owner and administrators may",
+                hint="Ask its owner or an administrator.",
+                details={"action": action, "name": job},
+                job=job,
+            )
+
+    async def require_output(self, attempt_id: str) -> None:
+        """Lets pass whoever may look at the job that an attempt was of."""
+        if self.is_open:
+            return
+        name = await self._vault.job_of_attempt(attempt_id)
+        found = () if name is None else await self._vault.jobs([name])
+        owner = found[0].owner if found else None
+        await self.require(Privilege.VIEW_JOB_HISTORY, name or "", owner=owner, action="read what its runs printed")
+
+    async def define(self, spec: JobSpec, present: JobRecord | None) -> None:
+        """Lets pass whoever may make this job, or make `present` into it. What a job does, and as whom, only its owner
+        and administrators may change, whatever was granted to others: it is done with the owner's rights."""
+        if self.is_open:
+            return
+        if present is not None:
+            await self.require(Privilege.ALTER_JOB, spec.name, owner=present.owner, action="change it")
+        else:
+            await self.require(Privilege.CREATE_JOB, action=f"create the job {shown(spec.name)}")
+        if spec.owner not in (None, self.who.name if present is None else present.owner):
+            await self.require_admin(f"give the job {shown(spec.name)} to {shown(spec.owner)}")
+        was = None if present is None else present.definition.spec
+        if was is not None and (spec.tasks, spec.run_as, spec.payload) == (was.tasks, was.run_as, was.payload):
+            return
+        if present is not None:
+            await self.require_owner(spec.name, "change what it does")
+        needs, roles = await _needs(self._vault, spec)
+        missing = access.missing_to_run(self.who, self.who.name, needs, roles=roles)
+        if present is not None:
+            # To change a job takes ALTER JOB, which its owner has, and not CREATE JOB.
+            create = access.granting(Grant(Privilege.CREATE_JOB), self.who.name)
+            missing = tuple(each for each in missing if each.remedy != create)
+        if missing:
+            told = _told(self.who.name, missing)
+            await self._refuse(
+                f"Job {shown(spec.name)}: {shown(self.who.name)} may not define it: {told}",
+                hint=_ASK + "; ".join(each.remedy for each in missing),
+                details={"action": "define it", "missing": told},
+                job=spec.name,
+            )
+
+    async def note_refusal(self, error: AccessDenied) -> None:
+        """Writes the audit row of a refusal whose own was undone."""
+        job = error.details.get("job") or None
+        left_out = ("job", "line", "column")
+        details = {name: value for name, value in error.details.items() if name not in left_out and value}
+        await self._vault.note("ACCESS_DENIED", by=self.who.name, outcome="REFUSED", job=job, details=details)
+
+    def _lacks(self, grant: Grant) -> str:
+        if not self.who.is_enabled:
+            return "the user is disabled"
+        return f"{access.named_grant(grant)} is missing"
+
+    async def _refuse(self, message: str, *, hint: str, details: Mapping[str, str], job: str = "") -> None:
+        error = AccessDenied(message, hint=hint, details={"user": self.who.name, **details, "job": job})
+        await self.note_refusal(error)
+        raise error
+
+
+async def identity(
+    vault: Kept, spec: JobSpec, task: TaskSpec, *, variables: Mapping[str, str] | None = None
+) -> Identity:
+    """Whom a task of the job runs as: its RUN AS role, or its owner, as the version says that the run was born with:
+    whoever is given the job later did not write that text. Raises IdentityRevoked, which names what was taken away,
+    where the owner could not make this job any more."""
+    name = spec.owner or LOCAL_NAME
+    who = await _principal(vault, name)
+    needs, roles = await _needs(vault, spec)
+    missing = access.missing_to_run(who, name, needs, roles=roles)
+    if missing or who is None:
+        raise IdentityRevoked(
+            f"Task {shown(task.name)} of job {shown(spec.name)} may not run any more: {_told(name, missing)}",
+            hint="; ".join(each.remedy for each in missing),
+            details={"job": spec.name, "owner": name, "missing": _told(name, missing)},
+        )
+    given = dict(variables or {})
+    if spec.run_as is None:
+        return Identity(name, is_admin=who.is_admin, grants=who.grants, variables=given)
+    grants = await vault.role_grants(spec.run_as)
+    return Identity(spec.run_as, is_role=True, grants=grants or frozenset(), variables=given)
+
+
+async def check_secret(vault: Kept, spec: JobSpec, name: str) -> None:
+    """Whether the job may have a secret that is no job's own: the owner of its version must hold it now. Raises
+    AccessDenied, with its audit row."""
+    owner = spec.owner or LOCAL_NAME
+    who = await _principal(vault, owner)
+    grant = Grant(Privilege.USE_SECRET, name)
+    if who is None or not access.holds(who, grant.privilege, name):
+        details = {"privilege": str(grant.privilege), "name": name, "action": "read it in a job"}
+        await vault.note("ACCESS_DENIED", by=owner, outcome="REFUSED", job=spec.name, details=details)
+        raise AccessDenied(
+            f"Secret {shown(name)} is not for jobs of {shown(owner)}: {access.named_grant(grant)} is missing",
+            hint=_ASK + access.granting(grant, owner),
+            details={"user": owner, "job": spec.name, **details},
+        )
+
+
+async def _principal(vault: Vault, name: str) -> Principal | None:
+    # Nobody can take anything from `local`: whoever opens the store is the administrator.
+    return LOCAL if name == LOCAL_NAME else await vault.principal(name)
+
+
+async def _needs(vault: Vault, spec: JobSpec) -> tuple[Needs, frozenset[str]]:
+    """What the job's work needs, and the role it names, if there is one. A secret that is not there yet needs nothing:
+    it may become the job's own, and is asked about again when the job runs."""
+    shared: dict[str, None] = {}
+    connections: dict[str, None] = {}
+    for task in spec.tasks:
+        for each in task.options.get("secrets", ()):
+            record = await vault.secret(each["name"], spec.name)
+            if record is not None and record.job is None:
+                shared[each["name"]] = None
+        if task.options.get("connection") is not None:
+            connections[task.options["connection"]] = None
+    external = any(task.kind == "EXTERNAL" for task in spec.tasks)
+    known = spec.run_as is not None and await vault.role_grants(spec.run_as) is not None
+    roles = frozenset({spec.run_as}) if known and spec.run_as is not None else frozenset[str]()
+    return Needs(spec.run_as, external, tuple(shared), tuple(connections)), roles
+
+
+def _object(grant: Grant) -> str:
+    return f"{grant.kind.title()} {shown(grant.name)}: " if grant.kind and grant.name else ""
+
+
+def _told(name: str, missing: Sequence[Missing]) -> str:
+    return f"{shown(name)} " + ", and ".join(each.what for each in missing)

@@ -1,0 +1,134 @@
+"""What verifying the audit trail can find, in words that say what is wrong and where."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from horae.core.instant import EPOCH, rfc3339
+from horae.store.vault import AuditRow
+
+MOST_KEPT = 1000
+"""Findings that are told one by one; the rest are counted."""
+
+
+class Kind(StrEnum):
+    ROWS_CHANGED = "ROWS_CHANGED"
+    ROWS_GONE = "ROWS_GONE"
+    ROWS_ADDED = "ROWS_ADDED"
+    ROWS_MOVED = "ROWS_MOVED"
+    ROWS_WITHOUT_SEAL = "ROWS_WITHOUT_SEAL"
+    SEALS_CHANGED = "SEALS_CHANGED"
+    SEALS_GONE = "SEALS_GONE"
+    SEALS_MOVED = "SEALS_MOVED"
+    CHAIN_BROKEN = "CHAIN_BROKEN"
+    RUNS_CHANGED = "RUNS_CHANGED"
+    RUNS_GONE = "RUNS_GONE"
+    HEAD_GONE = "HEAD_GONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it was. `first` and `last` are places in the sealed order, `number` is a row's own."""
+
+    kind: Kind
+    message: str
+    first: int | None = None
+    last: int | None = None
+    number: int | None = None
+    seal: int | None = None
+    run: int | None = None
+
+
+class Findings:
+    """Gathers findings; of very many only the first are kept, and all are counted."""
+
+    def __init__(self) -> None:
+        self.kept: list[Finding] = []
+        self.count = 0
+
+    def add(self, found: Finding) -> None:
+        self.count += 1
+        if len(self.kept) < MOST_KEPT:
+            self.kept.append(found)
+
+    def extend(self, found: Iterable[Finding]) -> None:
+        for each in found:
+            self.add(each)
+
+
+class Spans:
+    """A set of whole numbers, kept as stretches of neighbours: millions in a few bytes where they lie together."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def add(self, first: int, last: int) -> None:
+        # Everything that overlaps or touches is taken in.
+        low = bisect_left(self._lasts, first - 1)
+        high = bisect_right(self._firsts, last + 1)
+        if low < high:
+            first = min(first, self._firsts[low])
+            last = max(last, self._lasts[high - 1])
+        self._firsts[low:high] = [first]
+        self._lasts[low:high] = [last]
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._firsts, number) - 1
+        return place >= 0 and number <= self._lasts[place]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def without(self, other: Spans) -> Spans:
+        """What is here and not there."""
+        left = Spans()
+        taken = list(other)
+        place = 0
+        for first, last in self:
+            start = first
+            while place < len(taken) and taken[place][1] < start:
+                place += 1
+            at = place
+            while at < len(taken) and taken[at][0] <= last:
+                if taken[at][0] > start:
+                    left.add(start, taken[at][0] - 1)
+                start = max(start, taken[at][1] + 1)
+                at += 1
+            if start <= last:
+                left.add(start, last)
+        return left
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+
+def told_row(row: AuditRow) -> str:
+    """A row as a sentence names it."""
+    place = f"row {row.position}" if row.position is not None else f"row number {row.number}, not sealed yet"
+    return f"{place} ({row.event} at {told_time(row.at)})"
+
+
+def told_time(at: int) -> str:
+    try:
+        return rfc3339(EPOCH + timedelta(milliseconds=at))
+    except (OverflowError, TypeError, ValueError):
+        return f"{at} ms"
+
+
+def told_places(first: int, last: int, what: str = "row") -> str:
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
+
+
+def told_list(numbers: Sequence[int]) -> str:
+    """Numbers as a sentence lists them; of many only the first."""
+    shown = [str(each) for each in numbers[:8]]
+    if len(numbers) > len(shown):
+        return f"{', '.join(shown)} and {len(numbers) - len(shown)} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]

@@ -1,0 +1,358 @@
+"""Verifying the audit trail: every seal, every row, every run that a row says was executed.
+
+Everything is read in pages, along the sealed order, and nothing is held longer than the seal that covers it, so a trail
+of any length is verified in little memory, while others go on writing. What cannot be found without a digest kept
+elsewhere (`head`): that the newest seals were taken away with their rows, or that all of it was written anew. Rows that
+are not sealed yet can be changed unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from horae.core.trail import BEGINNING
+from horae.errors import InvalidInput, shown
+from horae.security.displaced import Displaced, gaps, own_digest
+from horae.security.executed import Executed
+from horae.security.findings import Finding, Findings, Kind, told_list, told_places, told_row
+from horae.security.seals import MOST_UNDER_ONE, Before, judge
+from horae.store.vault import AuditRow, SealRow, Vault
+
+PAGE = 1000
+
+_FAR = 1 << 62
+"""Beyond every place."""
+
+__all__ = ["Finding", "Kind", "Verification", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was looked through and what was found. `head` is the last seal's digest: keep it elsewhere, and give it to
+    the next verification. `count` is how many findings there were; of very many not all are in `findings`."""
+
+    rows: int
+    seals: int
+    unsealed: int
+    head: str
+    findings: tuple[Finding, ...] = ()
+    count: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.count == 0
+
+
+async def verify(
+    vault: Vault, *, head: str | None = None, progress: Callable[[int], None] | None = None
+) -> Verification:
+    """Goes through the whole trail. `head` is a digest that an earlier verification gave, and that some seal must still
+    have; `progress` is told how many rows were read so far. Raises InvalidInput for a head that is no digest."""
+    if head is not None:
+        head = head.strip().lower()
+        if len(head) != len(BEGINNING) or head.strip("0123456789abcdef"):
+            raise InvalidInput(
+                f"Invalid head {shown(head)}: must be a digest of {len(BEGINNING)} hex digits",
+                hint="Give the one that `horae audit verify` told.",
+            )
+    return await _Verifying(vault, head, progress).run()
+
+
+class _Rows:
+    """The sealed rows, in their order, as far as they are wanted."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._held: list[AuditRow] = []
+        self._read_to = -_FAR
+        self._seen: set[int] = set()
+
+    async def upto(self, place: int, most: int = MOST_UNDER_ONE) -> list[AuditRow]:
+        """Takes the next rows, up to that place and not more than so many."""
+        more = True
+        while more and len(self._held) < most and (not self._held or _place(self._held[-1]) <= place):
+            more = await self._read()
+        end = 0
+        while end < min(len(self._held), most) and _place(self._held[end]) <= place:
+            end += 1
+        taken, self._held = self._held[:end], self._held[end:]
+        return taken
+
+    def give_back(self, rows: Sequence[AuditRow]) -> None:
+        self._held = [*rows, *self._held]
+
+    async def any_left(self) -> bool:
+        if not self._held:
+            await self._read()
+        return bool(self._held)
+
+    async def _read(self) -> bool:
+        """Whether there may be more. It reads from the last place on, not after it: two rows in one place are to be
+        seen even at a page's border."""
+        page = await self._vault.audit(after=self._read_to - 1, limit=PAGE)
+        fresh = [row for row in page if row.number not in self._seen]
+        if fresh:
+            self._read_to = _place(fresh[-1])
+            self._seen = {row.number for row in page if row.position == self._read_to}
+            self._held += fresh
+        elif len(page) == PAGE:
+            # More rows in one place than a page has: they were told of, and the next place is what matters.
+            self._read_to += 1
+        return len(page) == PAGE
+
+
+class _Seals:
+    """The seals by number; one that goes on from where the last ended is found even in another's place."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._held: list[SealRow] = []
+        self._read_to = -_FAR
+
+    async def following(self, before: Before) -> SealRow | None:
+        """Takes the next seal."""
+        if len(self._held) < 2:
+            await self._read()
+        if not self._held:
+            return None
+        place = 0
+        if not _goes_on(self._held[0], before):
+            place = next((index for index, seal in enumerate(self._held) if _goes_on(seal, before)), 0)
+        return self._held.pop(place)
+
+    def peek(self, before: Before) -> SealRow | None:
+        """The one after it, if it is known: the one that goes on from it, or else the next by number."""
+        return next((seal for seal in self._held if _goes_on(seal, before)), self._held[0] if self._held else None)
+
+    async def _read(self) -> None:
+        page = await self._vault.seals(after=self._read_to, limit=PAGE)
+        if page:
+            self._read_to = page[-1].number
+            self._held += page
+
+
+def _place(row: AuditRow) -> int:
+    return row.position or 0
+
+
+def _reach(seal: SealRow, before: Before, following: SealRow | None) -> int:
+    """The last place that this seal might cover."""
+    farthest = before.first + MOST_UNDER_ONE
+    if following is None:
+        return farthest
+    return max((end for end in (seal.last, following.first - 1) if end <= farthest), default=farthest)
+
+
+def _goes_on(seal: SealRow, before: Before) -> bool:
+    return seal.previous == before.digest and seal.first == before.first
+
+
+class _Verifying:
+    def __init__(self, vault: Vault, head: str | None, progress: Callable[[int], None] | None) -> None:
+        self._vault = vault
+        self._head = head
+        self._progress = progress
+        self._findings = Findings()
+        self._displaced = Displaced(self._findings)
+        self._executed = Executed(vault, self._findings)
+        self._rows = _Rows(vault)
+        self._seals = _Seals(vault)
+        self._before = Before(1, 1, BEGINNING)
+        self._moved: dict[int, int] = {}
+        self._head_seen = head is None or head == BEGINNING
+        self._waiting: list[AuditRow] = []
+        self._count = self._seal_count = 0
+
+    async def run(self) -> Verification:
+        while True:
+            seal = await self._seals.following(self._before)
+            if seal is not None:
+                await self._seal(seal)
+            elif not await self._rows.any_left():
+                break
+            else:
+                # Rows without a seal, unless somebody has sealed them since we asked for seals.
+                seal = await self._seals.following(self._before)
+                if seal is None:
+                    await self._under_none(None, self._before.first, _FAR)
+                    break
+                await self._seal(seal)
+        unsealed = await self._unsealed()
+        await self._look()
+        self._displaced.tell()
+        await self._executed.finish(self._again)
+        self._tell_moved()
+        if not self._head_seen:
+            self._findings.add(
+                Finding(
+                    Kind.HEAD_GONE,
+                    f"no seal has the digest {self._head}: seals at the end were taken away, or the trail was written "
+                    "anew from some place on",
+                )
+            )
+        return Verification(
+            self._count,
+            self._seal_count,
+            unsealed,
+            self._before.digest,
+            tuple(self._findings.kept),
+            self._findings.count,
+        )
+
+    async def _seal(self, seal: SealRow) -> None:
+        self._seal_count += 1
+        before = self._before
+        goes_on = _goes_on(seal, before)
+        following = self._seals.peek(Before(seal.number + 1, seal.last + 1, seal.digest))
+        far = seal.first - before.first > MOST_UNDER_ONE // 2 and seal.first <= seal.last
+        if far and (following is None or following.first > seal.last):
+            # Too many lie between to hold them beside the seal's own.
+            await self._under_none(seal, before.first, seal.first - 1)
+            before = Before(seal.number, seal.first, seal.previous)
+        rows = await self._rows.upto(_reach(seal, before, following))
+        judged = judge(seal, before, following, None if self._head_seen else self._head, rows)
+        right = judged.seal
+        self._rows.give_back([row for row in rows if _place(row) > right.last])
+        rows = [row for row in rows if _place(row) <= right.last]
+        self._strangers(seal, [row for row in rows if _place(row) < min(right.first, before.first)])
+        follows = right.previous == before.digest
+        if right.first > before.first:
+            between = [row for row in rows if before.first <= _place(row) < right.first]
+            follows = self._uncovered(seal, before, right.first - 1, between, follows=follows)
+        elif seal.number > before.number and not goes_on:
+            self._gone(seal, before)
+        if right.first < before.first:
+            twice = told_places(right.first, before.first - 1)
+            self._add(Kind.SEALS_CHANGED, f"seal {seal.number} covers {twice}, as does the seal before it", seal)
+        if not follows:
+            earlier = f"seal {before.number - 1}" if before.number > 1 else "the beginning"
+            self._add(Kind.CHAIN_BROKEN, f"seal {seal.number} does not follow {earlier}", seal)
+        self._findings.extend(judged.findings)
+        for row, otherwise in judged.edited:
+            self._displaced.edited(row, otherwise)
+        self._displaced.vacant(judged.vacant, seal.number)
+        await self._take(rows)
+        self._head_seen = self._head_seen or right.digest == self._head
+        if goes_on and seal.number != before.number:
+            self._moved[before.number] = seal.number
+        number = before.number if goes_on else max(before.number, seal.number)
+        self._before = Before(number + 1, max(right.last + 1, before.first), right.digest)
+
+    def _strangers(self, seal: SealRow | None, rows: Sequence[AuditRow]) -> None:
+        for row in rows:
+            message = f"{told_row(row)} was put in later: its place was another's, or none"
+            under = None if seal is None else seal.number
+            added = Finding(Kind.ROWS_ADDED, message, row.position, row.position, row.number, under)
+            self._displaced.edited(row, added)
+
+    def _alone(self, rows: Sequence[AuditRow]) -> None:
+        """Rows that no seal covers, by their own digests."""
+        for row in rows:
+            if row.seal is not None and own_digest(row) != row.seal:
+                message = f"{told_row(row)} was changed after it was sealed"
+                changed = Finding(Kind.ROWS_CHANGED, message, row.position, row.position, row.number)
+                self._displaced.edited(row, changed)
+
+    def _gone(self, seal: SealRow, before: Before, more: str = "") -> None:
+        told = told_places(before.number, seal.number - 1, "seal")
+        verb = "is" if seal.number - 1 == before.number else "are"
+        self._add(Kind.SEALS_GONE, f"{told} {verb} gone{more}", seal, before.first, seal.first - 1)
+
+    def _uncovered(self, seal: SealRow, before: Before, last: int, rows: Sequence[AuditRow], *, follows: bool) -> bool:
+        """Rows between two seals, which neither covers. Whether the seal then goes on from what is before it."""
+        first = before.first
+        if follows:
+            # Nothing was ever sealed there, but for what the seal covered before somebody made it cover less.
+            sealed = [row for row in rows if own_digest(row) == row.seal]
+            self._strangers(seal, [row for row in rows if own_digest(row) != row.seal])
+            if sealed:
+                self._without_seal(_place(sealed[0]), _place(sealed[-1]))
+            return True
+        self._alone(rows)
+        missing = list(gaps(first, last, rows))
+        if not missing and seal.number - before.number <= 1:
+            more = f", which was over {told_places(first, last)}; by their own digests they are as they were sealed"
+            self._gone(SealRow(before.number + 1, last + 1, *seal[2:]), before, more)
+            return True
+        if seal.number > before.number:
+            self._gone(seal, before)
+        self._displaced.vacant(missing)
+        if rows:
+            self._without_seal(first, last)
+        return False
+
+    def _without_seal(self, first: int, last: int) -> None:
+        verb = "is" if first == last else "are"
+        message = f"{told_places(first, last)} {verb} under no seal: it was taken away, or they were put in"
+        self._findings.add(Finding(Kind.ROWS_WITHOUT_SEAL, message, first, last))
+
+    async def _under_none(self, seal: SealRow | None, first: int, last: int) -> None:
+        """Very many rows that no seal covers, or, without a seal, all that are left."""
+        start, place = first, first - 1
+        never = seal is not None and seal.previous == self._before.digest
+        while found := await self._rows.upto(last):
+            await self._take(found)
+            strays = {row.number for row in found if never or _place(row) < first or self._displaced.stray(row)}
+            self._strangers(seal, [row for row in found if row.number in strays])
+            found = [row for row in found if row.number not in strays]
+            self._alone(found)
+            if found:
+                place = _place(found[-1])
+                self._displaced.vacant(gaps(start, place, found))
+                start = max(start, place + 1)
+        if seal is not None and not never:
+            if seal.number > self._before.number:
+                self._gone(seal, self._before)
+            self._displaced.vacant(gaps(start, last, ()))
+            place = last
+        if place >= first:
+            self._without_seal(first, place)
+
+    async def _take(self, rows: Sequence[AuditRow]) -> None:
+        self._count += len(rows)
+        self._waiting += rows
+        if len(self._waiting) >= PAGE:
+            await self._look()
+
+    async def _look(self) -> None:
+        """Seals may be small: their rows are compared with runs a page at a time."""
+        waiting, self._waiting = self._waiting, []
+        await self._executed.look(waiting)
+        if self._progress is not None:
+            self._progress(self._count)
+
+    async def _unsealed(self) -> int:
+        count, after = 0, 0
+        while page := await self._vault.audit(after=after, limit=PAGE, sealed=False):
+            count += len(page)
+            after = page[-1].number
+            for row in page:
+                if row.seal is not None:
+                    message = f"{told_row(row)}, has the digest of a row that is: it was taken from its place"
+                    self._displaced.edited(row, Finding(Kind.ROWS_CHANGED, message, number=row.number))
+            await self._take(page)
+        return count
+
+    async def _again(self) -> AsyncIterator[Sequence[AuditRow]]:
+        for sealed in (True, False):
+            after = 0
+            while page := await self._vault.audit(after=after, limit=PAGE, sealed=sealed):
+                after = (page[-1].position if sealed else page[-1].number) or 0
+                yield page
+
+    def _tell_moved(self) -> None:
+        if not self._moved:
+            return
+        seals = sorted(self._moved)
+        if len(seals) == 1:
+            message = f"seal {seals[0]} has the number {self._moved[seals[0]]} now"
+            self._findings.add(Finding(Kind.SEALS_MOVED, message, seal=seals[0]))
+            return
+        how = "changed places" if len(seals) == 2 else "are in another order than they were made in"
+        self._findings.add(
+            Finding(Kind.SEALS_MOVED, f"seals {told_list(seals)} {how}", seal=seals[0]),
+        )
+
+    def _add(self, kind: Kind, message: str, seal: SealRow, first: int | None = None, last: int | None = None) -> None:
+        self._findings.add(Finding(kind, message, first, last, seal=seal.number))

@@ -1,0 +1,58 @@
+"""Rows that are kept only as far as there is room for them: what a job's SELECT answered may be any amount."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import date, time
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from horae.store.records import Rows
+
+
+class Room:
+    """Takes rows one by one and keeps those that fit into `most` characters of JSON; the others are counted."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._kept: list[tuple[Any, ...]] = []
+        self.count = 0
+        self.cut = False
+
+    def take(self, row: tuple[Any, ...]) -> None:
+        self.count += 1
+        if self.cut:
+            return
+        plain = tuple(map(_plain, row))
+        self._left -= len(json.dumps(plain, default=str, ensure_ascii=False)) + 1
+        if self._left < 0:
+            self.cut = True
+        else:
+            self._kept.append(plain)
+
+    def rows(self, columns: tuple[str, ...], rowcount: int | None = None) -> Rows:
+        found = Rows(self._kept, self.count if rowcount is None else rowcount, columns)
+        found.cut = self.cut
+        return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as the catalog's own database would tell it in JSON."""
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else json.dumps(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"\\x{bytes(value).hex()}"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def bounded(rows: Iterable[tuple[Any, ...]], columns: tuple[str, ...], most: int) -> Rows:
+    room = Room(most)
+    for row in rows:
+        room.take(row)
+    return room.rows(columns)

@@ -1,0 +1,69 @@
+"""What a definition refers to must be there, in the transaction that defines: pools, roles, other jobs, owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from horae.core.access import LOCAL_NAME
+from horae.core.dependency import check_graph
+from horae.core.job import JobSpec
+from horae.errors import InvalidDefinition, PrincipalNotFound, shown
+from horae.store.definitions import build
+from horae.store.work import Work
+
+
+def principal_not_found(name: str, what: str = "user or role") -> PrincipalNotFound:
+    return PrincipalNotFound(f"No {what} {shown(name)}", hint="Create it first, or check its name.")
+
+
+async def check_pools(work: Work, specs: Sequence[JobSpec], defaults: Mapping[str, Any]) -> None:
+    wanted = {spec.name: build(spec, 1, defaults).settings.pool for spec in specs if _names_pool(spec, defaults)}
+    if not wanted:
+        return
+    known = {row[0] for row in await work.transaction.rows("read_pools")}
+    for name, pool in wanted.items():
+        if pool is not None and pool not in known:
+            raise InvalidDefinition(
+                f"Job {shown(name)} wants the pool {shown(pool)}, which does not exist",
+                hint="Define the pool with its limit first.",
+            )
+
+
+def _names_pool(spec: JobSpec, defaults: Mapping[str, Any]) -> bool:
+    return spec.settings.get("pool") is not None or defaults.get("pool") is not None
+
+
+async def check_roles(work: Work, specs: Sequence[JobSpec]) -> None:
+    """The roles that jobs run as; none of them can be dropped before this transaction ends."""
+    wanted = {spec.run_as: spec.name for spec in specs if spec.run_as is not None}
+    known = {row[0] for row in await work.transaction.rows("lock_roles", names=sorted(wanted))} if wanted else set()
+    for role, name in wanted.items():
+        if role not in known:
+            raise InvalidDefinition(
+                f"Job {shown(name)} is to run as the role {shown(role)}, which does not exist",
+                hint="Create the role first, or let the job run as its owner.",
+            )
+
+
+async def check_dependencies(work: Work, specs: Sequence[JobSpec]) -> None:
+    if not any(spec.depends_on for spec in specs):
+        return
+    graph: dict[str, list[str]] = {}
+    for name, other in await work.transaction.rows("dependency_graph"):
+        graph.setdefault(name, []).append(other)
+        graph.setdefault(other, [])
+    graph |= {spec.name: list(spec.depends_on) for spec in specs}
+    needed = {other for spec in specs for other in spec.depends_on} - graph.keys()
+    known = await work.transaction.rows("known_names", names=sorted(needed)) if needed else []
+    graph |= {row[0]: [] for row in known if row[0] not in graph}
+    check_graph(graph)
+
+
+async def check_owners(work: Work, names: Iterable[str]) -> None:
+    """Raises PrincipalNotFound unless all are users, who then cannot be dropped before this transaction ends."""
+    wanted = sorted(set(names) - {LOCAL_NAME})
+    known = {row[0] for row in await work.transaction.rows("lock_users", names=wanted)} if wanted else set()
+    for name in wanted:
+        if name not in known:
+            raise principal_not_found(name, "user")

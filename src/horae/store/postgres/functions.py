@@ -1,0 +1,110 @@
+"""The functions that SQL text runs in on PostgreSQL, as source: one that runs a job's statements, one that only reads.
+
+Each is made once per role that owns it (`roles`), and compared with this before every call (`running`). Nothing
+in them is worth hijacking: all of it runs as the owner, like the text itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function's text. `path` is its search_path: what is temporary comes last, not first as it would unsaid."""
+
+    arguments: str
+    path: tuple[str, ...]
+    body: str
+
+    @property
+    def digest(self) -> str:
+        return sha256(f"{self.arguments}\0{self.path}\0{self.body}".encode()).hexdigest()[:8]
+
+    @property
+    def settings(self) -> list[str]:
+        """As `pg_proc.proconfig` has them."""
+        return [f"search_path={', '.join(self.path)}"]
+
+
+RUNNING = Source(
+    "statements text[], most bigint,"
+    " OUT kept text[], OUT shape text, OUT counts bigint[], OUT reads boolean[], OUT cut boolean",
+    ("public", "pg_temp"),
+    """
+DECLARE
+    answer refcursor;
+    statement text;
+    line record;
+    told text;
+    is_read boolean;
+    size bigint;
+    touched bigint;
+BEGIN
+    kept := '{}'; counts := '{}'; reads := '{}'; cut := false;
+    FOREACH statement IN ARRAY statements LOOP
+        -- What returns no rows cannot be opened, which is found before anything of it has run.
+        BEGIN
+            OPEN answer NO SCROLL FOR EXECUTE statement;
+            is_read := true;
+        EXCEPTION WHEN invalid_cursor_definition THEN
+            is_read := false;
+        END;
+        IF is_read THEN
+            kept := '{}'; cut := false; size := 0; touched := 0;
+            LOOP
+                FETCH answer INTO line;
+                told := pg_catalog.row_to_json(line)::text;
+                -- After the last row all columns are there, without values: so they are known where there are no rows.
+                IF touched = 0 THEN shape := told; END IF;
+                EXIT WHEN NOT FOUND;
+                touched := touched + 1;
+                size := size + pg_catalog.length(told);
+                IF size > most THEN cut := true; END IF;
+                IF NOT cut THEN kept := kept || told; END IF;
+            END LOOP;
+            CLOSE answer;
+        ELSE
+            EXECUTE statement;
+            GET DIAGNOSTICS touched = ROW_COUNT;
+        END IF;
+        counts := counts || touched;
+        reads := reads || is_read;
+    END LOOP;
+    -- What is deferred must run here, as the owner; and nothing that was set may be in force for whoever comes next.
+    SET CONSTRAINTS ALL IMMEDIATE;
+    EXECUTE 'CLOSE ALL';
+    RESET ALL;
+END
+""",
+)
+
+READING = Source(
+    "statement text, most_rows bigint, most bigint, OUT kept text[], OUT shape text, OUT cut boolean",
+    ("sys", "pg_temp"),
+    """
+DECLARE
+    answer refcursor;
+    line record;
+    told text;
+    size bigint := 0;
+    touched bigint := 0;
+BEGIN
+    kept := '{}'; cut := false;
+    OPEN answer NO SCROLL FOR EXECUTE statement;
+    LOOP
+        FETCH answer INTO line;
+        told := pg_catalog.row_to_json(line)::text;
+        IF touched = 0 THEN shape := told; END IF;
+        EXIT WHEN NOT FOUND;
+        touched := touched + 1;
+        size := size + pg_catalog.length(told);
+        cut := size > most OR touched > most_rows;
+        EXIT WHEN cut;
+        kept := kept || told;
+    END LOOP;
+    CLOSE answer;
+END
+""",
+)

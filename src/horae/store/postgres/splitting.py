@@ -1,0 +1,66 @@
+"""Where one statement of a PostgreSQL text ends and the next begins.
+
+Read as psql reads it: quotes, dollar quotes, comments within comments, brackets, and the bodies of SQL functions that
+are written between BEGIN ATOMIC and END. A text that is cut at the wrong place fails or does what it says all the same:
+nothing that is refused depends on it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from horae.store import foreign
+
+_TOKEN = re.compile(
+    r"""
+      (?P<skipped> --[^\n]* | [eE]'(?:[^'\\]|\\.|'')*(?:'|\Z) | '(?:[^']|'')*(?:'|\Z) | "(?:[^"]|"")*(?:"|\Z) )
+    | (?P<comment> /\* )
+    | (?P<dollar> \$(?:[A-Za-z_\u0080-\uffff][\w]*)?\$ )
+    | (?P<word> [A-Za-z_\u0080-\uffff][\w$]* )
+    | (?P<sign> [;()] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Piece(NamedTuple):
+    """One statement, and where it begins in the whole text."""
+
+    start: int
+    text: str
+
+
+def split(sql: str) -> list[Piece]:
+    """The statements of a text in order, those that are empty left out."""
+    found: list[Piece] = []
+    start = at = 0
+    depth = blocks = 0
+    words: list[str] = []
+    while (token := _TOKEN.search(sql, at)) is not None:
+        at = token.end()
+        kind = token.lastgroup
+        if kind == "comment":
+            at = foreign.after_comment(sql, at, nested=True)
+        elif kind == "dollar":
+            closes = sql.find(token.group(), at)
+            at = len(sql) if closes < 0 else closes + len(token.group())
+        elif kind == "word":
+            word = token.group().upper()
+            words.append(word)
+            if _defines(words):
+                blocks += (word == "BEGIN") + (word == "CASE" and blocks > 0) - (word == "END" and blocks > 0)
+        elif kind == "sign":
+            sign = token.group()
+            depth = max(0, depth + (sign == "(") - (sign == ")"))
+            if sign == ";" and not depth and not blocks:
+                found.append(Piece(start, sql[start : at - 1]))
+                start, words = at, []
+    found.append(Piece(start, sql[start:]))
+    return [piece for piece in found if not foreign.is_blank(piece.text, nested=True)]
+
+
+def _defines(words: list[str]) -> bool:
+    """Whether a statement may hold others between BEGIN and END."""
+    made = words[3:4] if words[1:3] == ["OR", "REPLACE"] else words[1:2]
+    return words[0] == "CREATE" and made in (["FUNCTION"], ["PROCEDURE"])

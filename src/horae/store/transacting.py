@@ -1,0 +1,34 @@
+"""What every group of verbs stands on: a driver, the definitions known so far, and one transaction's work at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from horae.core.custom import Schedules
+from horae.store.definitions import DefinitionCache
+from horae.store.driver import Driver
+from horae.store.work import Work
+
+
+class Transacting:
+    """Verbs of its subclasses are blocks of `_work`: committed when the block ends, undone when it raises."""
+
+    def __init__(self, driver: Driver, find: Callable[[str], Schedules | None] | None = None) -> None:
+        """`find` gives the schedule behind the import path of a user's own, None where this process has none."""
+        self.driver = driver
+        self._cache = DefinitionCache(find)
+        self._unplannable: set[str] = set()
+
+    @asynccontextmanager
+    async def _work(self, *, write: bool = True) -> AsyncIterator[Work]:
+        work: Work | None = None
+        try:
+            async with self.driver.transaction(write=write) as transaction:
+                work = Work(transaction, self._cache)
+                yield work
+                work.finish()
+        except BaseException:
+            if work is not None:
+                work.unlearn()
+            raise

@@ -1,0 +1,281 @@
+"""The Vault protocol: what a catalog keeps of people, their rights, secrets, settings, and the audit trail.
+
+The rules of `store.port` hold here too: a verb is one transaction, with its audit row in it. Who may call a verb is not
+judged here: `control` asks `core.access` first. `by` is the name of whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from horae.core.access import Grant, Principal
+
+if TYPE_CHECKING:
+    from horae.core.job import JobSpec
+    from horae.store.port import Store
+    from horae.store.records import Defined, Rows
+
+__all__ = [
+    "AuditRow",
+    "Identity",
+    "RoleRecord",
+    "SealRow",
+    "SecretRecord",
+    "SettledRun",
+    "UserRecord",
+    "Vault",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    name: str
+    is_admin: bool
+    is_enabled: bool
+    has_password: bool
+    created_at: datetime
+    roles: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    """Their own, without those of their roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRecord:
+    name: str
+    description: str
+    created_at: datetime
+    members: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRecord:
+    """A secret as it is kept: encrypted under the master key `key_id`. `job` None: not one job's own."""
+
+    name: str
+    job: str | None
+    value: bytes = field(repr=False)
+    key_id: str = ""
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom a SQL job runs as: a role, or a user by their own grants; `is_admin` may do what Horae's login may.
+
+    `variables` are what its text may ask for: job_uuid, job_run_uuid, job_name.
+    """
+
+    name: str
+    is_role: bool = False
+    is_admin: bool = False
+    grants: frozenset[Grant] = frozenset()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+class AuditRow(NamedTuple):
+    """A row of the trail. `position` is its place in the sealed order, `seal` the digest of its line: None until it is
+    sealed."""
+
+    number: int
+    position: int | None
+    at: int
+    event: str
+    job_uuid: str | None
+    run_uuid: str | None
+    actor: str
+    outcome: str
+    details: str | None
+    digest: str | None
+    seal: str | None = None
+
+
+class SealRow(NamedTuple):
+    """A seal over the rows at `first` to `last` of the sealed order, whose digest is `rows`, and over the seal before
+    it."""
+
+    number: int
+    first: int
+    last: int
+    digest: str
+    previous: str
+    sealed_at: int
+    rows: str
+
+
+class SettledRun(NamedTuple):
+    """How one run stands: what a JOB_EXECUTED row's digest is over."""
+
+    run_no: int
+    run_uuid: str
+    state: str
+    fence: int
+    completed_at: int | None
+
+
+class Vault(Protocol):
+    """What a catalog keeps besides jobs and runs. Every `Catalog` is one."""
+
+    @property
+    def has_procedures(self) -> bool:
+        """Whether the catalog's database has procedures of its own, which jobs may CALL."""
+
+    # ---- people ----------------------------------------------------------------------------------------------------
+
+    async def principal(self, name: str) -> Principal | None:
+        """A user with their roles, and their own grants and their roles' together; None where there is none."""
+
+    async def role_grants(self, name: str) -> frozenset[Grant] | None:
+        """What a role may; None where there is none of that name."""
+
+    async def password_hash(self, name: str) -> str | None: ...
+
+    async def users(self) -> tuple[UserRecord, ...]:
+        """By name."""
+
+    async def roles(self) -> tuple[RoleRecord, ...]:
+        """By name."""
+
+    async def create_user(
+        self, name: str, *, password_hash: str | None = None, is_admin: bool = False, by: str = "local"
+    ) -> None:
+        """Audit: USER_CREATED. Raises InvalidName, AlreadyExists where a user or a role has the name or the audit names
+        Horae itself so. On PostgreSQL this also makes a role that cannot log in, in the same transaction."""
+
+    async def alter_user(
+        self,
+        name: str,
+        *,
+        password_hash: str | None = None,
+        is_admin: bool | None = None,
+        is_enabled: bool | None = None,
+        by: str = "local",
+    ) -> None:
+        """Changes what is not None; ends the user's sessions where the password or the state changes. Audit:
+        USER_MODIFIED (what changed, never the hash). Raises PrincipalNotFound, InUse for `local`, who cannot be
+        disabled or made less: so there always is an administrator."""
+
+    async def drop_user(self, name: str, *, by: str = "local") -> None:
+        """With their memberships, grants, tokens, sessions. Audit: USER_DROPPED. Raises PrincipalNotFound, InUse where
+        they own jobs (some are named) and for `local`."""
+
+    async def create_role(self, name: str, *, description: str = "", by: str = "local") -> None:
+        """Audit: ROLE_CREATED. Raises AlreadyExists where a user or a role has the name."""
+
+    async def drop_role(self, name: str, *, by: str = "local") -> None:
+        """Audit: ROLE_DROPPED. Raises PrincipalNotFound, InUse where jobs run as it."""
+
+    async def grant(self, grants: Sequence[Grant], to: Sequence[str], *, by: str = "local") -> int:
+        """Gives every grant to every user or role named; returns how many are new. Audit: PRIVILEGE_GRANTED, a row for
+        each of `to`. Raises PrincipalNotFound, and what the database says of a table that is not there."""
+
+    async def revoke(self, grants: Sequence[Grant], of: Sequence[str], *, by: str = "local") -> int:
+        """Audit: PRIVILEGE_REVOKED. What was never granted is nothing."""
+
+    async def add_members(self, roles: Sequence[str], users: Sequence[str], *, by: str = "local") -> int:
+        """Audit: ROLE_GRANTED. Raises PrincipalNotFound. Roles are not members of roles."""
+
+    async def remove_members(self, roles: Sequence[str], users: Sequence[str], *, by: str = "local") -> int:
+        """Audit: ROLE_REVOKED."""
+
+    async def alter(self, spec: JobSpec, *, expected: int | None = None, by: str = "local") -> Defined:
+        """Changes a job by hand: as `Store.define`, but its state stays, and so do the scheduler's defaults that it was
+        defined under. `expected` is the version the caller read. Raises as `define`, and JobNotFound."""
+
+    async def set_owner(self, job: str, user: str, *, by: str = "local") -> None:
+        """Audit: JOB_MODIFIED with the owner before and after; nothing where it is the same. Raises JobNotFound,
+        PrincipalNotFound."""
+
+    # ---- settings, procedures, secrets -----------------------------------------------------------------------------
+
+    async def settings(self) -> Mapping[str, Any]:
+        """What ALTER SYSTEM has set, by name, as plain values."""
+
+    async def set_setting(self, name: str, value: Any, *, by: str = "local") -> None:
+        """None takes it back. Audit: SETTING_CHANGED. Lets `changed` fire."""
+
+    async def procedures(self) -> Mapping[str, str]:
+        """Registered Python procedures: name to handler."""
+
+    async def register_procedures(self, procedures: Mapping[str, str], *, by: str = "local") -> None:
+        """Adds or changes those given; the same again writes nothing. Audit: PROCEDURE_REGISTERED for each."""
+
+    async def secret(self, name: str, job: str | None = None) -> SecretRecord | None:
+        """The job's own secret of that name, or, without one, the secret of nobody in particular."""
+
+    async def secrets(self) -> tuple[SecretRecord, ...]:
+        """All of them, still encrypted, by job and name: for listing names and for another master key."""
+
+    async def put_secret(
+        self, name: str, value: bytes, *, key_id: str, job: str | None = None, replace: bool = False, by: str = "local"
+    ) -> None:
+        """Audit: SECRET_CREATED or SECRET_CHANGED, without the value. Raises AlreadyExists unless `replace`,
+        JobNotFound, InvalidName. A job's own secrets go when it is dropped."""
+
+    async def replace_secrets(self, changed: Sequence[tuple[SecretRecord, bytes, str]], *, by: str = "local") -> int:
+        """Another value and key for each, where it still has the value it was read with; how many had. Audit:
+        SECRETS_ROTATED."""
+
+    async def drop_secret(self, name: str, *, job: str | None = None, by: str = "local") -> None:
+        """Audit: SECRET_DROPPED. Raises SecretNotFound."""
+
+    # ---- the trail -------------------------------------------------------------------------------------------------
+
+    async def note(
+        self,
+        event: str,
+        *,
+        by: str,
+        outcome: str,
+        job: str | None = None,
+        run_id: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """An audit row by itself: for what was refused, which writes nothing else."""
+
+    async def seal(self, limit: int = 5000) -> int:
+        """Gives up to `limit` rows that have none yet their places in the sealed order, by number, and seals them;
+        returns how many. What is sealed is `core.trail`'s to say: each row gets the `row_digest` of the `row_line` over
+        its AuditRow, up to there. A row that has a digest was sealed before, and is not sealed again, even where
+        somebody took its place away. A row that is committed after others with higher numbers were sealed is sealed
+        after them. Whoever comes while another seals waits for it."""
+
+    async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[AuditRow, ...]:
+        """Rows after a place in the sealed order, in that order; with `sealed=False`, rows not sealed yet, after a
+        number, by number."""
+
+    async def seals(self, after: int = 0, limit: int = 1000) -> tuple[SealRow, ...]:
+        """By number."""
+
+    async def settled_runs(self, numbers: Sequence[int]) -> tuple[SettledRun, ...]:
+        """Those of the runs that are still kept, by number. A JOB_EXECUTED row lists its runs by number in `details`,
+        and has `core.trail.runs_digest` of their lines in that order; rows RUNS_FORGOTTEN name those that were rightly
+        deleted, as `core.trail.ranges` in `details["runs"]`."""
+
+    async def ended_runs(self, uuids: Sequence[str]) -> tuple[SettledRun, ...]:
+        """The same by uuid: rows JOB_FAILED and JOB_CANCELLED are about one run each, whose state is their outcome."""
+
+    async def job_of_attempt(self, attempt_id: str) -> str | None:
+        """The job that an attempt which printed something was of; None where there is no such attempt, or job."""
+
+    # ---- reading by SQL, and several verbs at once -----------------------------------------------------------------
+
+    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0) -> Rows:
+        """Runs one SELECT over `sys.*` that cannot write, whatever it says: at most `most` rows (`Rows.cut` tells where
+        there were more), no longer than `seconds`. Password hashes, tokens, sessions and secrets cannot be read. Raises
+        InvalidInput for anything else than one SELECT, for what may not be read, and with the database's own words
+        for what it does not understand."""
+
+    def together(self) -> AbstractAsyncContextManager[Store]:
+        """A store whose verbs are all one transaction: committed when the block ends, undone when it raises.
+
+        It is a Vault too. Its verbs see what those before them wrote, and share one `now`; whoever waits for changes is
+        woken by the commit. A verb that raises spoils the whole (but not one that only reads, and did not find): verbs
+        after it raise InvalidInput, and so does the end of the block. Verbs of an engine (plan, dispatch, settle,
+        heartbeats) are not for it; `transact` and `select` raise InvalidInput. Ask nothing of the outer store inside:
+        on SQLite it would wait for the block that waits for it. While it is open there, nobody else writes.
+        """

@@ -1,0 +1,189 @@
+"""The catalog's verbs about people, rights, settings, secrets and the audit trail. What they mean: `vault.Vault`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from horae.core import ids
+from horae.core.access import Grant, Principal
+from horae.core.job import JobSpec
+from horae.store import granting, holding, sealing
+from horae.store.operating import locked_job
+from horae.store.records import Defined, Rows
+from horae.store.redefining import redefine
+from horae.store.transacting import Transacting
+from horae.store.vault import AuditRow, RoleRecord, SealRow, SecretRecord, SettledRun, UserRecord
+
+
+class Vaulted(Transacting):
+    """A Vault, but for `together`. Each method is a transaction and its module."""
+
+    @property
+    def has_procedures(self) -> bool:
+        return self.driver.dialect == "postgres"
+
+    # ---- people ------------------------------------------------------------------------------------------------------
+
+    async def principal(self, name: str) -> Principal | None:
+        async with self._work(write=False) as work:
+            return await granting.principal(work, name)
+
+    async def role_grants(self, name: str) -> frozenset[Grant] | None:
+        async with self._work(write=False) as work:
+            return await granting.role_grants(work, name)
+
+    async def password_hash(self, name: str) -> str | None:
+        async with self._work(write=False) as work:
+            return await granting.password_hash(work, name)
+
+    async def users(self) -> tuple[UserRecord, ...]:
+        async with self._work(write=False) as work:
+            return await granting.users(work)
+
+    async def roles(self) -> tuple[RoleRecord, ...]:
+        async with self._work(write=False) as work:
+            return await granting.roles(work)
+
+    async def create_user(
+        self, name: str, *, password_hash: str | None = None, is_admin: bool = False, by: str = "local"
+    ) -> None:
+        async with self._work() as work:
+            await granting.create_user(work, name, password_hash, by, is_admin=is_admin)
+
+    async def alter_user(
+        self,
+        name: str,
+        *,
+        password_hash: str | None = None,
+        is_admin: bool | None = None,
+        is_enabled: bool | None = None,
+        by: str = "local",
+    ) -> None:
+        async with self._work() as work:
+            await granting.alter_user(work, name, password_hash, by, is_admin=is_admin, is_enabled=is_enabled)
+
+    async def drop_user(self, name: str, *, by: str = "local") -> None:
+        async with self._work() as work:
+            await granting.drop_user(work, name, by)
+
+    async def create_role(self, name: str, *, description: str = "", by: str = "local") -> None:
+        async with self._work() as work:
+            await granting.create_role(work, name, description, by)
+
+    async def drop_role(self, name: str, *, by: str = "local") -> None:
+        async with self._work() as work:
+            await granting.drop_role(work, name, by)
+
+    async def grant(self, grants: Sequence[Grant], to: Sequence[str], *, by: str = "local") -> int:
+        async with self._work() as work:
+            return await granting.grant(work, grants, to, by)
+
+    async def revoke(self, grants: Sequence[Grant], of: Sequence[str], *, by: str = "local") -> int:
+        async with self._work() as work:
+            return await granting.revoke(work, grants, of, by)
+
+    async def add_members(self, roles: Sequence[str], users: Sequence[str], *, by: str = "local") -> int:
+        async with self._work() as work:
+            return await granting.add_members(work, roles, users, by)
+
+    async def remove_members(self, roles: Sequence[str], users: Sequence[str], *, by: str = "local") -> int:
+        async with self._work() as work:
+            return await granting.remove_members(work, roles, users, by)
+
+    async def alter(self, spec: JobSpec, *, expected: int | None = None, by: str = "local") -> Defined:
+        async with self._work() as work:
+            job = await locked_job(work, spec.name)
+            return await redefine(work, job, spec, by=by, unplannable=self._unplannable, expected=expected)
+
+    async def set_owner(self, job: str, user: str, *, by: str = "local") -> None:
+        async with self._work() as work:
+            found = await locked_job(work, job)
+            spec = replace(work.definition(found).definition.spec, owner=user)
+            await redefine(work, found, spec, by=by, reason="another owner", unplannable=self._unplannable)
+
+    # ---- settings, procedures, secrets -------------------------------------------------------------------------------
+
+    async def settings(self) -> Mapping[str, Any]:
+        async with self._work(write=False) as work:
+            return await holding.settings(work)
+
+    async def set_setting(self, name: str, value: Any, *, by: str = "local") -> None:
+        async with self._work() as work:
+            await holding.set_setting(work, name, value, by)
+
+    async def procedures(self) -> Mapping[str, str]:
+        async with self._work(write=False) as work:
+            return await holding.procedures(work)
+
+    async def register_procedures(self, procedures: Mapping[str, str], *, by: str = "local") -> None:
+        async with self._work() as work:
+            await holding.register_procedures(work, procedures, by)
+
+    async def secret(self, name: str, job: str | None = None) -> SecretRecord | None:
+        async with self._work(write=False) as work:
+            return await holding.secret(work, name, job)
+
+    async def secrets(self) -> tuple[SecretRecord, ...]:
+        async with self._work(write=False) as work:
+            return await holding.secrets(work)
+
+    async def put_secret(
+        self, name: str, value: bytes, *, key_id: str, job: str | None = None, replace: bool = False, by: str = "local"
+    ) -> None:
+        async with self._work() as work:
+            await holding.put_secret(work, name, value, key_id, job, by, replace=replace)
+
+    async def replace_secrets(self, changed: Sequence[tuple[SecretRecord, bytes, str]], *, by: str = "local") -> int:
+        async with self._work() as work:
+            return await holding.replace_secrets(work, changed, by)
+
+    async def drop_secret(self, name: str, *, job: str | None = None, by: str = "local") -> None:
+        async with self._work() as work:
+            await holding.drop_secret(work, name, job, by)
+
+    # ---- the trail ---------------------------------------------------------------------------------------------------
+
+    async def note(
+        self,
+        event: str,
+        *,
+        by: str,
+        outcome: str,
+        job: str | None = None,
+        run_id: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        async with self._work() as work:
+            sealing.note(work, event, by, outcome, job, run_id, details)
+
+    async def seal(self, limit: int = 5000) -> int:
+        async with self._work() as work:
+            return await sealing.seal(work, limit)
+
+    async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[AuditRow, ...]:
+        async with self._work(write=False) as work:
+            return await sealing.audit(work, after, limit, sealed=sealed)
+
+    async def seals(self, after: int = 0, limit: int = 1000) -> tuple[SealRow, ...]:
+        async with self._work(write=False) as work:
+            return await sealing.seals(work, after, limit)
+
+    async def settled_runs(self, numbers: Sequence[int]) -> tuple[SettledRun, ...]:
+        async with self._work(write=False) as work:
+            return await sealing.settled_runs(work, list(numbers))
+
+    async def ended_runs(self, uuids: Sequence[str]) -> tuple[SettledRun, ...]:
+        async with self._work(write=False) as work:
+            return await sealing.ended_runs(work, list(uuids))
+
+    # ---- reading by SQL ----------------------------------------------------------------------------------------------
+
+    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0) -> Rows:
+        return await self.driver.select(sql, most, seconds)
+
+    async def job_of_attempt(self, attempt_id: str) -> str | None:
+        async with self._work(write=False) as work:
+            rows = await work.transaction.rows("job_of_attempt", attempt=attempt_id.removeprefix(ids.ATTEMPT))
+            return rows[0][0] if rows else None

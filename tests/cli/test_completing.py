@@ -1,0 +1,100 @@
+"""What Tab offers, what may be kept of what was typed, and how rows are shown to people."""
+
+from __future__ import annotations
+
+import pytest
+
+from horae.cli.completing import Names, offered
+from horae.cli.history import is_secret
+from horae.cli.rows import told
+from horae.cli.screen import fitted, shortened
+
+NAMES = Names(
+    jobs=("nightly", "my job"),
+    users=("ann", "local"),
+    roles=("operators",),
+    secrets=("api-token",),
+    tables={"jobs": ("job_name", "state"), "users": ("user_name",)},
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "word", "expected"),
+    [
+        ("", "EXEC", ["EXECUTE JOB"]),
+        ("", "exec", ["execute job"]),
+        ("SHOW JOBS; ", "CANC", ["CANCEL JOB RUN"]),
+        ("DROP JOB ", "n", ["nightly"]),
+        ("DROP JOB ", '"m', ['"my job"']),
+        ("DROP JOB nightly, ", "", ["nightly", '"my job"']),
+        ("DROP USER ", "", ["IF EXISTS", "ann", "local"]),
+        ("GRANT CREATE JOB TO ", "o", ["operators"]),
+        ("GRANT ", "op", ["operators"]),
+        ("ALTER JOB nightly SET RUN AS ", "", ["NONE", "operators"]),
+        ("DROP SECRET ", "a", ["api-token"]),
+        ("CREATE JOB x SCHEDULE = ", "c", ["cron"]),
+        ("SELECT job_name FROM ", "sys.u", ["sys.users"]),
+        ("SELECT ", "job_n", ["job_name"]),
+        ("SELECT 1 FROM sys.users WHERE ", "user", ["user_name"]),
+        ("SELECT 1 FROM sys.users WHERE ", "job_n", []),
+        ("", "\\t", ["\\timing"]),
+        ("\\r ", "n", ["nightly"]),
+        ("\\d ", "jo", ["jobs"]),
+        ("NONSENSE ", "", []),
+    ],
+)
+def test_tab_offers_what_may_follow(before: str, word: str, expected: list[str]) -> None:
+    found = offered(before, word, lambda: NAMES)
+    assert [each for each in found if each in expected] == expected
+    assert len(found) == len(expected)
+
+
+def test_the_catalog_is_asked_only_where_a_name_may_stand() -> None:
+    def refuse() -> Names:
+        raise AssertionError("the catalog was asked")
+
+    assert "JOBS" in offered("SHOW ", "", refuse)
+    assert offered("CREATE JOB x ", "TIMEO", refuse) == ["TIMEOUT"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE USER ann PASSWORD 'x';",
+        "create user ann\npassword 'x';",
+        "CREATE SECRET t = 'x';",
+        "CREATE USER ann PASWORD 'x';",
+        "CREATE USR ann PSWD 'x';",
+        "SHOW JOBS; ALTER USER ann 'x';",
+        "ALTER USER ann 'x",
+        "SHOW JOBS; create user ann 'x",
+    ],
+)
+def test_what_may_have_a_secret_in_it_is_not_kept(text: str) -> None:
+    assert is_secret(text)
+
+
+@pytest.mark.parametrize("text", ["SHOW JOBS;", "CREATE JOB a SCHEDULE = NONE AS 'SELECT 1';", "\\r nightly", "\\d"])
+def test_what_has_none_is_kept(text: str) -> None:
+    assert not is_secret(text)
+
+
+def test_milliseconds_are_times_only_in_columns_of_times() -> None:
+    assert told(1_794_888_000_000, "next_run_time") == "2026-11-17T04:00:00Z"
+    assert told(1_794_888_000_123, "started_at") == "2026-11-17T04:00:00.123Z"
+    assert told(1_794_888_000_000, "run_no") == "1794888000000"
+    assert told(0, "created_at") == "0"
+    assert told(True, "is_admin") == "yes"
+    assert told(None) == ""
+    assert told(b"\x01\xff") == "01ff"
+    assert told("a\nb\x1b[2J") == "a\\nb·[2J"
+
+
+def test_the_widest_columns_give_first_and_the_last_are_left_out() -> None:
+    assert fitted([5, 50, 10], 40) == [5, 21, 10]
+    assert fitted([5, 5], 40) == [5, 5]
+    assert sum(fitted([30] * 20, 40)) + 2 * (len(fitted([30] * 20, 40)) - 1) <= 40
+    assert len(fitted([30] * 20, 40)) == 5
+    assert fitted([10_000_000], 20) == [20]
+    assert shortened("abcdef", 4) == "abc…"
+    assert shortened("abcd", 4) == "abcd"

@@ -1,0 +1,108 @@
+"""Commands in namespaces of their own, by the real bubblewrap; and what becomes of them where there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.runners import commands
+from tests.runners.commands import NOBODY, Place, needs_bubblewrap, needs_root
+
+from horae.errors import CommandRefused
+from horae.runners import sandbox
+from horae.runners.command import HandedSecret
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with commands.place() as place:
+        yield place
+
+
+def test_without_bubblewrap_a_policy_that_insists_on_it_starts_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(place.work))
+    place.allow(namespaces="always")
+    with pytest.raises(CommandRefused, match=r"bubblewrap \(bwrap\) is not installed"):
+        place.sh("true")
+    place.allow(namespaces="auto")
+    assert place.sh(f"[ -e /proc/{os.getpid()} ] && echo visible").lines == ["visible"]
+
+
+def test_with_a_bubblewrap_that_does_not_work_a_policy_that_insists_on_it_starts_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    false = place.root / "false"
+    false.mkdir()
+    (false / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
+    (false / "bwrap").chmod(0o755)
+    monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(false))
+    place.allow(namespaces="always")
+    with pytest.raises(CommandRefused, match="bubblewrap does not work here: no namespaces here"):
+        place.sh("true")
+    place.allow(namespaces="auto")
+    assert place.sh("echo without").lines == ["without"]
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("namespaces", ["auto", "always"])
+def test_no_other_process_is_to_be_seen(place: Place, namespaces: str) -> None:
+    place.allow(namespaces=namespaces)
+    ended = place.sh(f"[ -e /proc/{os.getpid()}/environ ] && echo visible; ls -d /proc/[0-9]* | wc -l")
+    assert len(ended.lines) == 1
+    assert int(ended.lines[0]) <= 5
+
+
+@needs_bubblewrap
+def test_nothing_can_be_written_to_but_the_working_directory_and_a_tmp_of_its_own(place: Place) -> None:
+    place.allow(namespaces="always")
+    mine = place.root / "mine"
+    mine.write_text("as it was")
+    script = f"""
+        for each in /etc/horae-x /usr/horae-x /var/tmp/horae-x {place.programs}/x; do
+            (echo x > $each) 2>/dev/null && echo "wrote $each"
+        done
+        echo x > {mine}  # which is in /tmp, and so in one of its own
+        echo x > /tmp/horae-x && cat /tmp/horae-x
+        echo x > here && cat here
+    """
+    assert place.sh(script).lines == ["x", "x"]
+    assert not Path("/tmp/horae-x").exists()  # noqa: S108 - the node's own
+    assert mine.read_text() == "as it was"
+    assert (place.work / "here").read_text() == "x\n"
+
+
+@needs_bubblewrap
+def test_what_is_mounted_read_only_cannot_be_mounted_again(place: Place) -> None:
+    place.allow(namespaces="always")
+    ended = place.sh("mount -o remount,rw / 2>/dev/null && echo mounted; grep CapEff /proc/self/status")
+    assert ended.lines == ["CapEff:\t0000000000000000"]
+
+
+@needs_bubblewrap
+def test_status_signal_places_output_and_secrets_are_as_without(place: Place) -> None:
+    place.allow(namespaces="always")
+    (place.work / "a").mkdir()
+    script = place.program("script", "#!/bin/sh\npwd\necho $0\necho $OWN\ncat $KEY\nexit 3\n")
+    secrets = (HandedSecret("KEY", "s3cret", as_file=True),)
+    ended = place.run(script, cwd="a", env={"OWN": "own"}, secrets=secrets)
+    assert ended.lines == [f"{place.work}/a", script, "own", "s3cret"]
+    assert ended.result.status == 3
+    assert place.sh("kill -9 $$").result.signal == 9
+    assert place.sh("echo x", stdout="a/out").text == ""
+    assert (place.work / "a" / "out").read_text() == "x\n"
+    place.allow(working_directory=None)
+    assert place.sh("touch x; ls").lines == ["x"]
+    assert not list(place.scratch.iterdir())
+
+
+@needs_bubblewrap
+@needs_root
+def test_a_command_in_namespaces_is_the_user_it_is_meant_to_be(place: Place) -> None:
+    place.as_nobody()
+    place.allow(namespaces="always")
+    assert place.sh("id -un; touch x; cat /etc/shadow 2>/dev/null && echo read; true").lines == [NOBODY]
+    assert (place.work / "x").owner() == NOBODY
