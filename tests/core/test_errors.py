@@ -20,6 +20,7 @@ from horae.errors import (
     InvalidCron,
     InvalidInput,
     InvalidKrontab,
+    InvalidStatement,
     NotFound,
     StoreUnavailable,
     VersionConflict,
@@ -31,6 +32,7 @@ SPECIAL: list[HoraeError] = [
     InvalidCron("0 0 * * *", "minute", "is odd", hint="Try another."),
     CronNeverFires("0 0 31 2 *", "day", "never fires"),
     InvalidKrontab("oops", file="jobs", line=3, column=7, hint="Try another."),
+    InvalidStatement("oops", line=3, column=7, picture="a\n^", expected=("JOB",), hint="Try another."),
     DependencyCycle(("a", "b", "a")),
     StoreUnavailable("lost", hint="Do this.", outcome_unknown=True),
     VersionConflict("a", 1, 2, ("schedule",)),
@@ -156,11 +158,13 @@ def test_a_hint_is_kept_out_of_the_message_and_shown_as_a_note(kind: type[HoraeE
 
 
 def test_special_errors_carry_their_parts() -> None:
-    cron, _, krontab, cycle, unavailable, conflict = SPECIAL
+    cron, _, krontab, statement, cycle, unavailable, conflict = SPECIAL
     assert cron.details == {"expression": "0 0 * * *", "field": "minute", "reason": "is odd"}
     assert str(cron) == 'Invalid cron expression "0 0 * * *": minute field is odd'
     assert krontab.details == {"file": "jobs", "line": 3, "column": 7, "reason": "oops"}
     assert str(krontab) == "jobs:3:7: oops"
+    assert statement.details == {"line": 3, "column": 7, "reason": "oops", "expected": "JOB"}
+    assert str(statement) == "line 3, column 7: oops\na\n^"
     assert str(cycle) == "Dependencies form a cycle: a -> b -> a"
     assert isinstance(cycle, DependencyCycle)
     assert cycle.cycle == ("a", "b", "a")

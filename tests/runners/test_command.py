@@ -215,11 +215,12 @@ def test_no_descriptor_but_the_standard_three_is_open(place: Place) -> None:
 def test_signals_are_as_the_system_has_them_and_the_group_is_its_own(place: Place) -> None:
     script = (
         "import os, signal, resource\n"
-        "print(open('/proc/self/status').read().split('SigIgn:')[1].split()[0])\n"
+        "ignored = int(open('/proc/self/status').read().split('SigIgn:')[1].split()[0], 16)\n"
+        "print(f'{ignored & ~(3 << 31):016x}')\n"
         "print(os.getpid() == os.getpgrp() == os.getsid(0), os.getpgid(os.getppid()) != os.getpgrp())\n"
         "print(oct(os.umask(0)), resource.getrlimit(resource.RLIMIT_CORE))\n"
     )
-    # Python itself ignores SIGPIPE and SIGXFSZ as soon as it runs.
+    # Python itself ignores SIGPIPE and SIGXFSZ as soon as it runs; 32 and 33 are the C library's, which nobody can set.
     assert place.python(script).lines == ["0000000001001000", "True True", "0o77 (0, 0)"]
 
 
