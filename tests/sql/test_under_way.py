@@ -213,3 +213,19 @@ def test_cancelling_a_run_under_way_stops_it(place: Place) -> None:
         assert (await app.sql("SHOW JOB RUNS"))[0][2] == "CANCELLED"
 
     simulated(place, body)
+
+
+def test_a_retry_that_waits_keeps_the_rights_of_whose_text_it_has(place: Place) -> None:
+    async def body(app: Horae, sim: Simulation) -> None:
+        await app.sql("CREATE USER bob; GRANT CREATE JOB TO bob")
+        work = "AS 'SELECT user_name FROM sys.users'"  # which bob may not read, and an administrator may
+        await app.sql(f"CREATE JOB a SCHEDULE = NONE MAX_RETRIES = 2 RETRY_BACKOFF = 60s {work}", user="bob")
+        await app.sql("EXECUTE JOB a")
+        await sim.advance("1s")
+        assert (await app.sql("SHOW JOB RUNS"))[0][2] == "PENDING"
+        await app.sql("ALTER JOB a SET AS 'SELECT 1' SET OWNER = local")
+        await sim.advance("10m")
+        (run,) = await app.sql("SHOW JOB RUNS")
+        assert run[2] == "FAILED"
+
+    simulated(place, body)

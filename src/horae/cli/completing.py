@@ -15,7 +15,7 @@ from horae.ddl.text import RAW_WORDS, tokens
 try:
     import readline
 except ImportError:  # a Python without it: nothing is completed
-    readline = None  # type: ignore[assignment]
+    readline = None  # type: ignore[assignment]  # None stands for a Python without it
 
 _DELIMITERS = " \t\n,();="
 _WORDS_OF_SELECT = (

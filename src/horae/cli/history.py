@@ -12,7 +12,7 @@ from horae.errors import InvalidStatement
 try:
     import readline
 except ImportError:  # a Python without it: there is no line to edit, and nothing to recall
-    readline = None  # type: ignore[assignment]
+    readline = None  # type: ignore[assignment]  # None stands for a Python without it
 
 VARIABLE = "HORAE_HISTORY"
 MOST = 1000

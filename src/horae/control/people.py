@@ -8,7 +8,7 @@ from typing import Any
 
 from horae.core.access import Grant, ObjectKind, Privilege
 from horae.core.ids import checked_name
-from horae.errors import HoraeError, InvalidInput, SecretError, shown
+from horae.errors import InvalidInput, shown
 from horae.security import passwords
 from horae.security.access import Gate
 from horae.security.keys import Keyring, generate_key, rotate
@@ -182,13 +182,4 @@ def _check_grants(grants: Sequence[Grant]) -> None:
             raise InvalidInput(f"{each.privilege} is not on anything", hint="Leave ON … out.")
 
 
-def no_keyring(reason: HoraeError | None = None) -> Callable[[], Keyring]:
-    """For whoever has no configuration: secrets cannot be set."""
-
-    def refuse() -> Keyring:
-        raise reason or SecretError("There is no master key", hint="Make one: horae secret key.")
-
-    return refuse
-
-
-__all__ = ["People", "Privilege", "generate_key", "no_keyring"]
+__all__ = ["People", "Privilege", "generate_key"]

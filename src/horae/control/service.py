@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from horae.control.commands import Commands
-from horae.control.people import People, no_keyring
+from horae.control.people import People
 from horae.control.queries import VIEW, Queries
 from horae.core.access import LOCAL, LOCAL_NAME, Principal, Privilege
 from horae.core.ids import checked_name
@@ -49,7 +49,7 @@ class Service:
         """`alone`: whether each verb is a transaction of its own; else `store` is one of `together`."""
         self.store = store
         self.who = who
-        self._keyring = keyring or no_keyring()
+        self._keyring = keyring or Keyring
         self._known = known
         gate = self.gate = Gate(store, who)
         self._alone = alone

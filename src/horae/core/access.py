@@ -17,7 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, UUID, uuid5
+
+if TYPE_CHECKING:
+    from horae.core.job import JobSpec
 
 LOCAL_NAME = "local"
 SYSTEM_NAME = "system"
@@ -118,6 +122,12 @@ def holds(who: Principal, privilege: Privilege, name: str = "", *, owner: str | 
 def may_run_as(who: Principal, role: str) -> bool:
     """Whether jobs of `who` may run as `role`."""
     return who.is_enabled and (who.is_admin or role in who.roles)
+
+
+def does_the_same(spec: JobSpec, was: JobSpec) -> bool:
+    """Whether two definitions of a job do the same, as the same: what differs is only when and by which policies. Any
+    other change is its owner's alone, since it is done with the owner's rights."""
+    return (spec.tasks, spec.run_as, spec.payload) == (was.tasks, was.run_as, was.payload)
 
 
 @dataclass(frozen=True, slots=True)

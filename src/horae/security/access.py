@@ -108,7 +108,7 @@ class Gate:
         if spec.owner not in (None, self.who.name if present is None else present.owner):
             await self.require_admin(f"give the job {shown(spec.name)} to {shown(spec.owner)}")
         was = None if present is None else present.definition.spec
-        if was is not None and (spec.tasks, spec.run_as, spec.payload) == (was.tasks, was.run_as, was.payload):
+        if was is not None and access.does_the_same(spec, was):
             return
         if present is not None:
             await self.require_owner(spec.name, "change what it does")
