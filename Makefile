@@ -4,7 +4,7 @@ DEV := .venv/.ready-dev
 PEERS := .venv/.ready-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture check format bench lock golden clean
+.PHONY: help demo test torture check format bench docs pictures lock golden clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -15,15 +15,16 @@ $(DEV): requirements/dev.lock pyproject.toml tools/setup.sh
 $(PEERS): $(DEV) requirements/bench.lock
 	@tools/setup.sh requirements/bench.lock $@
 
-demo: $(DEV) ## See it work: previews, then sample jobs that run for some seconds
+demo: $(DEV) ## See it work: sample jobs with a month of history, and their dashboard
 	@$(BIN)/horae demo
 
 test: $(DEV) ## Run every test
 	@tools/sandbox.sh
-	@$(BIN)/pytest -n 2 -q
+	@tools/browser.sh
+	@$(BIN)/pytest -n 3 --dist worksteal -q
 
-torture: $(DEV) ## Kill workers, servers and disks, with twenty-five seeds
-	@HORAE_TORTURE_SEEDS=25 $(BIN)/pytest -n 2 -q tests/torture
+torture: $(DEV) ## Kill workers, servers and disks, with twenty-five seeds; try every property at its full depth
+	@HORAE_TORTURE_SEEDS=25 HORAE_DEPTH=full $(BIN)/pytest -n 2 -q tests/torture tests/core tests/ddl tests/store tests/browser
 
 check: $(DEV) ## Formatting, lint, strict types, architecture
 	@$(BIN)/ruff format --check .
@@ -37,6 +38,14 @@ format: $(DEV) ## Rewrite the sources in the house format
 
 bench: $(PEERS) ## Measure against peers, side by side in one run
 	@$(BIN)/python -m bench
+
+docs: $(DEV) ## Build the documentation's site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "build/site/index.html"
+
+pictures: $(DEV) ## Photograph the dashboard for the documentation
+	@tools/browser.sh
+	@$(BIN)/python -m tools.pictured
 
 golden: $(DEV) ## Write generated documentation anew from the code
 	@$(BIN)/python -m tools.generate

@@ -23,7 +23,9 @@
     │   ├── InvalidFile           1141
     │   ├── InvalidStoreUrl       1142
     │   ├── InvalidStatement      1143   SQL text; names line and column
-    │   └── InvalidConfiguration  1144
+    │   ├── InvalidConfiguration  1144
+    │   ├── InvalidJobFile        1145   jobs.toml; names file, line and path
+    │   └── RequestTooLarge       1146
     ├── NotFound                  1200
     │   ├── JobNotFound           1201
     │   ├── RunNotFound           1202
@@ -41,15 +43,19 @@
     │   ├── StoreConflict         1407   lost against another transaction: repeat it
     │   ├── SchemaTooOld          1408   `horae migrate`
     │   ├── SchemaTooNew          1409   a newer release wrote it
-    │   └── ClockImplausible      1410
+    │   ├── ClockImplausible      1410
+    │   └── ServerUnavailable     1412   a Horae server that a command was to ask does not answer
     ├── Conflict                  1500   the request is well formed, but the catalog says otherwise
     │   ├── VersionConflict       1501   another change came first
     │   ├── NamespaceConflict     1502   another namespace owns the job
     │   ├── NodeNameTaken         1503
     │   ├── AlreadyExists         1504
-    │   └── InUse                 1505   something else still needs it
+    │   ├── InUse                 1505   something else still needs it
+    │   └── KeyReused             1506   an idempotency key that came with another request before
     ├── AccessDenied              1800   the principal has no right to do this
-    │   └── LoginFailed           1801
+    │   ├── LoginFailed           1801
+    │   ├── CrossSite             1802   another site made the browser ask, or the request cannot show that none did
+    │   └── RateLimited           1803
     ├── SecretError               1810   no master key, the wrong one, or a value that was tampered with
     └── ExecutionError            1600   what an attempt can fail of; the numbers stand in its row
         ├── TaskRaised            1601   the task's own error
@@ -196,11 +202,8 @@ class DependencyCycle(InvalidInput, code="dependency_cycle", number=1132):
 
     def __init__(self, cycle: tuple[str, ...]) -> None:
         path = " -> ".join(cycle)
-        super().__init__(
-            f"Dependencies form a cycle: {path}",
-            hint="Remove one of these dependencies.",
-            details={"cycle": path},
-        )
+        hint = "Remove one of these dependencies."
+        super().__init__(f"Dependencies form a cycle: {path}", hint=hint, details={"cycle": path})
         self.cycle = cycle
 
 
@@ -239,6 +242,19 @@ class InvalidStatement(InvalidInput, code="invalid_statement", number=1143):
 
 
 class InvalidConfiguration(InvalidInput, code="invalid_configuration", number=1144): ...
+
+
+class InvalidJobFile(InvalidInput, code="invalid_job_file", number=1145):
+    """A fault in a definition as data: `line` from 1, 0 where there are none; `path` such as `jobs.etl.tasks[1]`."""
+
+    def __init__(self, reason: str, *, file: str, line: int, path: str, hint: str | None = None) -> None:
+        details = {"file": file, "line": line, "path": path, "reason": reason}
+        place = (f"{file}:{line}: " if line else f"{file}: ") + (f"{path}: " if path else "")
+        super().__init__(place + reason, hint=hint, details=details)
+        self.reason, self.file, self.line, self.path = reason, file, line, path
+
+
+class RequestTooLarge(InvalidInput, code="request_too_large", number=1146): ...
 
 
 class NotFound(HoraeError, code="not_found", number=1200): ...
@@ -301,6 +317,9 @@ class SchemaTooNew(StoreError, code="schema_too_new", number=1409): ...
 class ClockImplausible(StoreError, code="clock_implausible", number=1410): ...
 
 
+class ServerUnavailable(StoreError, code="server_unavailable", number=1412): ...
+
+
 class Conflict(HoraeError, code="conflict", number=1500): ...
 
 
@@ -329,10 +348,19 @@ class AlreadyExists(Conflict, code="already_exists", number=1504): ...
 class InUse(Conflict, code="in_use", number=1505): ...
 
 
+class KeyReused(Conflict, code="key_reused", number=1506): ...
+
+
 class AccessDenied(HoraeError, code="access_denied", number=1800): ...
 
 
 class LoginFailed(AccessDenied, code="login_failed", number=1801): ...
+
+
+class CrossSite(AccessDenied, code="cross_site", number=1802): ...
+
+
+class RateLimited(AccessDenied, code="rate_limited", number=1803): ...
 
 
 class SecretError(HoraeError, code="secret_error", number=1810): ...

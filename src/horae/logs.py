@@ -25,6 +25,8 @@ _ROOT = logging.getLogger("horae")
 _RUNS = logging.getLogger("horae.runs")
 _ENGINE = logging.getLogger("horae.engine")
 _STORE = logging.getLogger("horae.store")
+_OTHERS = tuple(map(logging.getLogger, ("asyncio", "uvicorn")))
+"""Loggers of what Horae runs on: their warnings would otherwise come between ours, in another form."""
 _LONGEST_QUOTE = 500
 _ENDS = {"COMPLETED": INFO, "CANCELLED": INFO, "SKIPPED": INFO, "SUCCESS": DEBUG}
 """Levels of states; what is not here is no good end, and a warning."""
@@ -212,7 +214,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO | None = None) -> None:
-    """Shows what Horae logs, from `level` upwards, on `stream` (None: standard error).
+    """Shows what Horae logs, from `level` upwards, on `stream` (None: standard error); and what the event loop and the
+    server warn of.
 
     Where the program has set up logging itself, on the root or on "horae", its handlers are left alone and only the
     level is set. Called again, it changes what it set up before. Raises ValueError for a level that does not exist.
@@ -223,7 +226,8 @@ def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO |
         if _ROOT.handlers or logging.getLogger().handlers:
             return
         handler = _Handler(stream)
-        _ROOT.addHandler(handler)
+        for logger in (_ROOT, *_OTHERS):
+            logger.handlers = [*(each for each in logger.handlers if not isinstance(each, _Handler)), handler]
     elif stream is not None:
         handler.setStream(stream)
     handler.setFormatter(JsonFormatter() if json else TextFormatter())

@@ -46,7 +46,7 @@ def test_every_command_and_every_option_is_documented() -> None:
             title, said = row[0].split("|")[1], row[0]
         for option in parser._option_string_actions:
             if option not in ("--help", "-h"):
-                shared = option in ("--json", "--store", "--user")
+                shared = option in ("--json", "--server", "--store", "--token-file", "--user")
                 assert f"`{option}" in (section if shared else said), f"{name} {option}"
         for action in parser._actions:
             if not action.option_strings:

@@ -7,10 +7,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tools.generate import PAGES
+from tools.generate import PAGES, picture_name
 
 from horae.cli import main
+from horae.config.loading import EXTERNAL, KeySources
+from horae.config.server import server_keys
 from horae.core.krontab import parse_file
+from horae.core.lifecycle import MACHINES, Machine
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -18,6 +21,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 IN_ORDER = {
     "README.md",
     "docs/jobs.md",
+    "docs/how-to.md",
     "docs/testing.md",
     "docs/exactly-once.md",
     "docs/declarative.md",
@@ -30,6 +34,31 @@ ALONE = [path for path in DOCUMENTS if str(path.relative_to(ROOT)) not in IN_ORD
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_generated_page_is_current(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == PAGES[name](), "run make golden"
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_a_picture_of_states_shows_exactly_the_table(machine: Machine) -> None:
+    picture = (ROOT / "docs" / "pictures" / picture_name(machine)).read_text()
+    assert re.findall(r">(\w+)</text>", picture) == [
+        "born",
+        *sorted(machine.states, key=lambda state: (not machine.moves[state], machine.states.index(state))),
+    ]
+    for state in machine.states:
+        assert picture.count(f'marker-end="url(#from-{state})"') == len(machine.moves[state])
+    assert picture.count('marker-end="url(#from-birth)"') == len(machine.births)
+
+
+def test_pictures_of_pages_are_small() -> None:
+    """They are kept in the repository, and made anew now and then."""
+    pictures = sorted((ROOT / "docs" / "pictures").glob("*.png"))
+    assert len(pictures) >= 12
+    assert [each.name for each in pictures if each.stat().st_size > 150_000] == []
+
+
+def test_the_page_on_configuration_names_every_key() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    for key in (*EXTERNAL, *KeySources.__dataclass_fields__, *server_keys(ROOT)):
+        assert f"`{key}`" in page, key
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -45,7 +74,7 @@ def test_every_python_example_runs(path: Path) -> None:
 
 
 def test_the_readme_s_console_example_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"```console\n(\$ horae .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (block,) = re.findall(r"```console\n(\$ horae next .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     command, _, expected = block.partition("\n")
     assert main(shlex.split(command)[2:]) == 0
     assert capsys.readouterr().out == expected

@@ -14,7 +14,21 @@ MODULES = sorted(CORE.glob("*.py"))
 
 PURE_MODULES = {
     *("__future__", "abc", "bisect", "calendar", "collections", "dataclasses", "datetime", "decimal", "difflib"),
-    *("enum", "functools", "hashlib", "heapq", "itertools", "json", "math", "re", "struct", "types", "typing", "uuid"),
+    *(
+        "enum",
+        "functools",
+        "hashlib",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "re",
+        "struct",
+        "tomllib",
+        "types",
+        "typing",
+        "uuid",
+    ),
     *("horae", "tzdata"),
 }
 ZONE_FILES_ARE_READ_HERE = "zone.py"

@@ -29,8 +29,10 @@ MAY_IMPORT = {
     "engine": {"core", "store", "cluster", "runners", "security", "events"},
     "control": {"core", "store", "security", "events"},
     "ddl": {"control", "core"},
-    "web": {"control", "ddl", "events", "core"},
-    "cli": {"app", "web", "ddl", "control", "config"},
+    "desk": {"control", "ddl", "core", "store"},
+    "web": {"control", "desk", "ddl", "events", "core"},
+    "cli": {"app", "web", "desk", "ddl", "control", "config", "demo"},
+    "demo": {"core", "store", "runners", "security", "app", "config", "testing"},
     "testing": {"core", "store", "runners", "engine", "control", "events", "app", "declarative"},
     "declarative": {"core", "store", "engine", "events", "app"},
     "app": {
@@ -49,9 +51,9 @@ MAY_IMPORT = {
     },
     "__init__": {"core", "app", "runners"},
 }
-DOORS = {"port", "repeat", "vault"}
+DOORS = {"board", "port", "repeat", "vault", "visitors"}
 """What of a store or a coordinator everybody may see: its protocol, and the way to call it again."""
-NAMES_CONCRETE = {"app", "testing", "store", "cluster"}
+NAMES_CONCRETE = {"app", "demo", "testing", "store", "cluster"}
 THIRD_PARTY = {
     "tzdata": {"core"},
     "apsw": {"store"},
@@ -59,6 +61,12 @@ THIRD_PARTY = {
     "psycopg_pool": {"store"},
     "argon2": {"security"},
     "cryptography": {"security"},
+    "h11": {"web"},
+    "jinja2": {"web"},
+    "markupsafe": {"web"},
+    "msgspec": {"cli", "desk", "web"},
+    "starlette": {"web"},
+    "uvicorn": {"web"},
 }
 """Which rooms may import what is not ours and not the standard library's."""
 

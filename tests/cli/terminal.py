@@ -15,20 +15,26 @@ from types import TracebackType
 
 _SECONDS = 30.0
 # The child takes the terminal as its own, so that Ctrl-C reaches it as a signal.
-_BEGIN = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
+_BEGIN = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x07")
 
 
 class Terminal:
-    """`horae ARGUMENTS…` with somebody before it."""
+    """`horae ARGUMENTS…`, or another program, with somebody before it."""
 
-    def __init__(self, *arguments: str, columns: int = 100, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        columns: int = 100,
+        environment: dict[str, str] | None = None,
+        program: tuple[str, ...] = (sys.executable, "-m", "horae.cli"),
+    ) -> None:
         self._master, slave = os.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         variables = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "INPUTRC": "/dev/null", **(environment or {})}
         variables.pop("COLUMNS", None)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _BEGIN, sys.executable, "-m", "horae.cli", *arguments],
+            [sys.executable, "-c", _BEGIN, *program, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -141,8 +141,8 @@ def test_the_demo_without_a_run_shows_every_preview_and_writes_nothing(tmp_path:
     assert set(said) == {"next", "explain", "calendar", "lint"}
 
 
-def test_the_demo_runs_jobs_tells_what_happens_and_leaves_nothing(tmp_path: Path) -> None:
-    done = horae("demo", "--seconds", "4.5", environment={"TMPDIR": str(tmp_path)})
+def test_the_tour_runs_jobs_tells_what_happens_and_leaves_nothing(tmp_path: Path) -> None:
+    done = horae("demo", "--tour", "--seconds", "4.5", environment={"TMPDIR": str(tmp_path)})
     assert (done.code, done.errors) == (0, "")
     assert "clocks go forward, skipped" in done.out
     live, afterwards = done.out.split("3. Run it")[1].split("What the catalog says afterwards")
@@ -160,8 +160,8 @@ def test_the_demo_runs_jobs_tells_what_happens_and_leaves_nothing(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_the_demo_as_json_is_one_document_with_the_runs_and_a_report(tmp_path: Path) -> None:
-    done = horae("demo", "--json", "--seconds", "2.5", environment={"TMPDIR": str(tmp_path)})
+def test_the_tour_as_json_is_one_document_with_the_runs_and_a_report(tmp_path: Path) -> None:
+    done = horae("demo", "--tour", "--json", "--seconds", "2.5", environment={"TMPDIR": str(tmp_path)})
     assert (done.code, done.errors) == (0, "")
     said = json.loads(done.out)
     assert set(said) == {"next", "explain", "calendar", "lint", "ran"}
@@ -170,7 +170,7 @@ def test_the_demo_as_json_is_one_document_with_the_runs_and_a_report(tmp_path: P
     assert [task["name"] for task in said["ran"]["report"]["tasks"]] == ["load", "check", "clean_up"]
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "3601"])
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "86401"])
 def test_a_demo_of_no_length_or_an_endless_one_is_refused(seconds: str) -> None:
     done = horae("demo", f"--seconds={seconds}")
     assert done.code == 2

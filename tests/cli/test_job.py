@@ -51,7 +51,7 @@ def test_a_job_is_shown_with_its_schedule_its_work_and_its_sql(store: str) -> No
     assert "Europe/Berlin" in shown
     assert "CREATE JOB nightly\n  SCHEDULE = CRON '0 2 * * *'\n" in shown
     job = asked("job", "show", "nightly", store=store)
-    assert job["definition"]["tasks"][0]["kind"] == "SQL"
+    assert job["definition"]["sql"] == "SELECT 1"
     assert job["sql"].startswith("CREATE JOB nightly")
     missing = inside("job", "show", "nope", "--store", store)
     assert (missing.code, missing.errors.splitlines()[0]) == (1, 'horae: There is no job "nope"')
@@ -149,10 +149,12 @@ def test_what_attempts_printed_is_shown_by_run_task_and_attempt(tmp_path: Path) 
 
 def test_a_user_without_rights_is_refused_with_exit_code_1(store: str) -> None:
     inside("user", "create", "ann", "--store", store)
-    for words in (("pause", "nightly"), ("trigger", "nightly"), ("drop", "nightly"), ("show", "nightly"), ("runs",)):
+    for words in (("pause", "nightly"), ("trigger", "nightly"), ("drop", "nightly"), ("show", "nightly")):
         refused = inside("job", *words, "--store", store, "--user", "ann")
         assert refused.code == 1, words
         assert "GRANT " in refused.errors
+    assert inside("job", "runs", "nightly", "--store", store, "--user", "ann").code == 1
+    assert inside("job", "runs", "--store", store, "--user", "ann").out == "(0 runs)\n"
     assert inside("job", "list", "--store", store, "--user", "ann").out == "(0 jobs)\n"
 
 

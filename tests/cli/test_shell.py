@@ -45,7 +45,7 @@ def test_errors_have_a_caret_and_the_shell_goes_on(store: str, history: Path) ->
         shown = terminal.says("SHOW JBOS;")
         assert "line 1, column 6" in shown
         assert "     ^" in shown
-        assert 'No job "nope"' in terminal.says("EXECUTE JOB nope;")
+        assert 'There is no job "nope"' in terminal.says("EXECUTE JOB nope;")
         assert "(1 job)" in terminal.says("SHOW JOBS;")
         terminal.send("\\q\n")
         assert terminal.ended() == 0

@@ -43,7 +43,7 @@ def test_several_statements_are_all_done_or_none(store: str) -> None:
     text = f"{JOB};\n{OTHER};\nDROP JOB nope;\n"
     refused = inside("sql", "--store", store, stdin=text)
     assert (refused.code, refused.out) == (1, "")
-    assert refused.errors.splitlines()[0] == 'horae: No job "nope"'
+    assert refused.errors.splitlines()[0] == 'horae: There is no job "nope"'
     assert "The statement begins at line 3." in refused.errors
     assert "(0 jobs)" in inside("sql", "SHOW JOBS", "--store", store).out
     each = inside("sql", "--each", "--store", store, stdin=text)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from horae.config import (
-    _EXTERNAL,
+    EXTERNAL,
     Configuration,
     Connection,
     KeySources,
@@ -85,7 +85,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
 
 
 def test_every_field_of_the_policy_can_be_set() -> None:
-    assert {attribute for attribute, _ in _EXTERNAL.values()} == {each.name for each in fields(ExternalPolicy)}
+    assert {attribute for attribute, _ in EXTERNAL.values()} == {each.name for each in fields(ExternalPolicy)}
 
 
 def test_without_a_file_there_are_defaults_and_external_jobs_are_off(

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_lifecycle import expected_fold
 from tests.core.test_occurrence import at
+from tests.depth import examples
 
 from horae import Retry
 from horae.core.attempt import Step, TaskOutcome, TaskView, next_step, settle
@@ -22,7 +23,7 @@ from horae.errors import IllegalTransition, InvalidTime
 
 NOW = at("10:00")
 ID = "attempt_5f3c1f0e-0000-5000-8000-000000000001"
-law = settings(derandomize=True, deadline=None, max_examples=200)
+law = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
 
 def settled(outcome: str, *, failures: int = 0, lost: int = 0, **policies: Any) -> TaskOutcome:

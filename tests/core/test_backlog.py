@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import A_YEAR, HOURLY, MINUTELY, at
+from tests.depth import examples
 
 from horae import Cron, Every, Once, Schedule
 from horae.core.backlog import Backlog
 
-law = settings(derandomize=True, deadline=None, max_examples=150)
+law = settings(derandomize=True, deadline=None, max_examples=examples(150))
 HALF_HOURS = Cron("0,30 * * * *")
 SCHEDULES: tuple[Schedule, ...] = (
     HOURLY,

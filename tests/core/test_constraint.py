@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from horae.core.constraint import KINDS, Constraints
 from horae.core.decision import DecisionRequest, decide
@@ -192,7 +193,7 @@ def test_an_empty_set_among_others_is_satisfied_by_every_time_or_refused() -> No
         assert passes(constraints, NOON)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 @given(st.sets(st.integers(0, 23), min_size=1))
 def test_hours_let_through_exactly_the_hours_given(hours: set[int]) -> None:
     assert allowed_hours({"hours": hours}) == sorted(hours)

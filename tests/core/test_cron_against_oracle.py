@@ -30,6 +30,7 @@ from tests.core.test_schedule_samples import (
     near,
     seeded,
 )
+from tests.depth import examples
 
 from horae import Cron
 from horae.core.cron import compile_cron
@@ -111,7 +112,7 @@ def test_what_a_zone_answers_does_not_depend_on_what_it_was_asked_before(tz: str
                 assert cron_of(oracle).next(at) == expected, f"next({at}) of {oracle}, a known zone"
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_crons_hypothesis_makes_fire_exactly_when_the_oracle_says(data: st.DataObject) -> None:
     chooser = Drawn(data.draw)

@@ -16,6 +16,7 @@ import tzdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.golden_decisions import NO_CANDIDATE, Mode, Strategy, ask
+from tests.depth import examples
 
 from horae.core.constraint import Constraints
 from horae.core.decision import CORE_VERSION, MAX_ATTEMPTS, ConstraintMeta, DecisionRequest, decide, draws, explain
@@ -34,7 +35,7 @@ DISTRIBUTIONS = [
     Distribution("exponential", {"lambda": "1000000"}),
     Distribution("exponential", {"lambda": "0.000001", "dir": "late"}),
 ]
-every_rule = settings(derandomize=True, deadline=None, max_examples=150)
+every_rule = settings(derandomize=True, deadline=None, max_examples=examples(150))
 
 
 def window_of(mode: Mode, duration: str | timedelta, nominal: datetime = NOON) -> tuple[str, str]:
@@ -189,7 +190,7 @@ def test_a_rejected_candidate_costs_one_draw_of_the_same_sequence() -> None:
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=examples(40))
 @given(
     identity=st.text("abc-/é漢 \n", min_size=1, max_size=20),
     duration=st.timedeltas(timedelta(0), timedelta(days=4000)),

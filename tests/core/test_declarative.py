@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import at
+from tests.depth import examples
 
 from horae import Cron, Retry
 from horae.core.attempt import settle
@@ -32,7 +33,7 @@ HOURLY = "0 * * * *"
 FIVE = timedelta(minutes=5)
 NEW, PRESERVED, OVERRIDDEN = Standing.NEW, Standing.PRESERVED, Standing.OVERRIDDEN
 ORPHANED, ABSENT = Standing.ORPHANED, Standing.ABSENT
-law = settings(derandomize=True, deadline=None, max_examples=200)
+law = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
 
 def spec(expression: str = HOURLY, delay: timedelta = FIVE, *, tz: str = "UTC") -> JobSpec:

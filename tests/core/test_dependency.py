@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import HOURLY, at
+from tests.depth import examples
 
 from horae import Cron, Every, Once
 from horae.core.dependency import (
@@ -23,7 +24,7 @@ from horae.core.dependency import (
 from horae.core.lifecycle import RunState
 from horae.errors import DependencyCycle, InvalidDefinition, InvalidTime
 
-law = settings(derandomize=True, deadline=None, max_examples=200)
+law = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
 
 def test_runs_count_from_after_the_previous_slot_up_to_this_one() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import HOURLY, MINUTELY, at, hours
+from tests.depth import examples
 
 from horae import Cron, Every, Once, Retry, Schedule
 from horae.core.diff import IMMEDIATE, Change, SlotDiff, Update, belongs, diff_definitions, diff_slots
@@ -16,7 +17,7 @@ from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import JobState
 from horae.errors import InvalidPolicy, InvalidTime
 
-law = settings(derandomize=True, deadline=None, max_examples=200)
+law = settings(derandomize=True, deadline=None, max_examples=examples(200))
 EVEN = Cron("0 */2 * * *")
 HALVES = Cron("0,30 * * * *")
 GRACEFUL = Update("graceful")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.golden_decisions import Mode
+from tests.depth import examples
 
 from horae.core.decision import DecisionRequest
 from horae.core.distribution import DISTRIBUTIONS, Distribution, check, normal_quantile, sampler
@@ -53,7 +54,7 @@ def test_the_normal_quantile_agrees_with_the_standard_library_on_both_sides(draw
         assert normal_quantile(1 - draw) == pytest.approx(NormalDist().inv_cdf(1 - draw), rel=1e-14, abs=1e-15)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(st.integers(1, 2**53 - 1))
 def test_the_normal_quantile_of_any_draw_agrees_with_the_standard_library(bits: int) -> None:
     draw = bits / 2**53

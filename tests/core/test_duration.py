@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from horae.core.duration import format_duration, parse_duration, whole_seconds
 from horae.errors import InvalidDuration
@@ -184,13 +185,13 @@ def test_years_and_months_are_refused_because_their_length_varies() -> None:
             parse_duration(text)
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=examples(400))
 @given(st.timedeltas(timedelta(0), LONGEST))
 def test_a_printed_duration_reads_back(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.integers(0, LONGEST.days * 86_400))
 def test_seconds_read_the_same_as_a_number_a_text_and_iso(seconds: int) -> None:
     expected = timedelta(seconds=seconds)
@@ -201,7 +202,7 @@ def test_seconds_read_the_same_as_a_number_a_text_and_iso(seconds: int) -> None:
         assert parse_duration(f"PT{seconds}S") == expected
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.integers(0, 999), st.text("0123456789", min_size=1, max_size=9), st.sampled_from("smhdw"))
 def test_a_fraction_is_exact_and_cut_at_the_microsecond(whole: int, fraction: str, unit: str) -> None:
     size = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[unit]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from horae.core.ids import (
     ATTEMPT,
@@ -43,7 +44,7 @@ def test_the_namespaces_are_the_well_known_ones() -> None:
     assert (DNS, URL, OID) == (uuid.NAMESPACE_DNS, uuid.NAMESPACE_URL, uuid.NAMESPACE_OID)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 @given(NAMES, NAMES, st.integers(-62_135_596_800, 253_402_300_799), st.integers(1, 1000))
 def test_every_id_follows_from_the_one_before(job: str, task: str, second: int, number: int) -> None:
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
@@ -186,7 +187,7 @@ def test_attempts_count_from_1(number: int) -> None:
         attempt_id(IDS[TASK_RUN], number)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=examples(100))
 @given(st.integers(0, 2**48 - 1), st.binary(min_size=10, max_size=10))
 def test_a_uuid7_holds_its_milliseconds_and_its_entropy(milliseconds: int, entropy: bytes) -> None:
     found = uuid7(milliseconds, entropy)

@@ -21,6 +21,7 @@ from tests.core.oracle import (
     shown_at,
 )
 from tests.core.test_schedule_samples import Chooser, Drawn, any_moment, any_zone, near, seeded
+from tests.depth import examples
 
 from horae import Every, Iso8601, Schedule
 
@@ -147,7 +148,7 @@ def test_generated_iso8601_series_fire_exactly_when_the_oracle_says(seed: int) -
             raise
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_iso8601_series_hypothesis_makes_fire_exactly_when_the_oracle_says(data: st.DataObject) -> None:
     check_any_iso(Drawn(data.draw))

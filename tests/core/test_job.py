@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from horae import Bounded, Constraints, Cron, Distribution, Every, Iso8601, Once, Queue, Retry, Schedule, Window
 from horae.core import ids
@@ -28,7 +29,7 @@ from horae.core.policy import NO_RETRY
 from horae.errors import InvalidDefinition, InvalidDuration, InvalidInput, InvalidName, InvalidPolicy, InvalidSchedule
 
 HOURLY = Cron("0 * * * *")
-law = settings(derandomize=True, deadline=None, max_examples=60)
+law = settings(derandomize=True, deadline=None, max_examples=examples(60))
 
 
 def test_where_nobody_says_anything_the_defaults_hold() -> None:

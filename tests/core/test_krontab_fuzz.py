@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.golden_decisions import Mode, Strategy
 from tests.core.test_krontab import FULL, line
+from tests.depth import examples
 
 from horae import Cron
 from horae.core.constraint import Constraints
@@ -19,7 +20,7 @@ from horae.core.krontab import KrontabJob, parse_file, parse_line
 from horae.core.window import Window
 from horae.errors import InvalidKrontab
 
-thorough = settings(derandomize=True, deadline=None, max_examples=150)
+thorough = settings(derandomize=True, deadline=None, max_examples=examples(150))
 
 LETTERS = st.characters(exclude_categories=("C", "Z")) | st.sampled_from(" \t\"\\'()#,;=@%$")
 TEXTS = st.text(LETTERS, min_size=1, max_size=30)
@@ -110,7 +111,7 @@ def test_a_printed_job_reads_back_to_the_same_job(job: KrontabJob) -> None:
     assert str(line(printed)) == printed
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(derandomize=True, deadline=None, max_examples=examples(25))
 @given(st.lists(jobs(), max_size=4, unique_by=lambda job: job.name), st.sampled_from(["\n", "\r\n", "\n\n", "\n# x\n"]))
 def test_a_printed_file_reads_back_to_the_same_jobs(defined: list[KrontabJob], between: str) -> None:
     found, faults = parse_file(between.join(str(job) for job in defined))

@@ -18,7 +18,6 @@ from horae.core.lifecycle import (
     Machine,
     RunState,
     TaskState,
-    diagram,
     fold,
 )
 from horae.errors import IllegalTransition
@@ -240,15 +239,3 @@ def test_whatever_a_run_folds_to_is_an_end_that_a_running_run_may_have() -> None
     for tasks in product(product(ENDS, STRATEGIES), repeat=2):
         assert RUNS.allows("RUNNING", fold(tasks))
         assert fold(tasks) in RUNS.terminal
-
-
-@each_machine
-def test_the_diagram_shows_exactly_the_table(machine: Machine, births: set[str], moves: dict[str, set[str]]) -> None:
-    head, *lines = diagram(machine).splitlines()
-    assert head == "stateDiagram-v2"
-    arrows = [tuple(line.strip().split(" --> ")) for line in lines]
-    expected = {("[*]", state) for state in births}
-    expected |= {(before, after) for before, onward in moves.items() for after in onward}
-    expected |= {(state, "[*]") for state, onward in moves.items() if not onward}
-    assert len(arrows) == len(set(arrows))
-    assert set(arrows) == expected

@@ -173,3 +173,21 @@ def test_the_look_ahead_stops_at_the_end_of_the_calendar() -> None:
     last = datetime.max.replace(tzinfo=UTC)
     for line in ("0 3 * * *", "30 2 * * * @tz(Europe/Berlin)", "0 12 * * * @win(after,1h) @only(hours=12)"):
         assert codes(f"{line} name=a command=b", now=last) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "signs"),
+    [
+        ("/bin/echo hi > /tmp/out 2>&1", "2> >"),
+        ("/bin/sort < list | /bin/uniq", "< |"),
+        ("cd /srv && ./backup", "&&"),
+        ("/bin/echo $HOME", "$HOME"),
+        ("/bin/echo $(date)", "$("),
+        ("/bin/echo a>b c|d 100% --rate=5;6", ""),
+    ],
+)
+def test_what_only_a_shell_would_understand_is_told(command: str, signs: str) -> None:
+    (found,) = lint(f'0 3 * * * name=a command="{command}"', file="jobs", now=NOW) or (None,)
+    assert (found is not None) == bool(signs)
+    assert found is None or (found.code, signs in found.message) == ("no-shell", True)
+    assert codes(f'0 3 * * * name=a command="{command}" shell=true') == []

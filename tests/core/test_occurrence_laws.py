@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.planning_oracle import COVERED, Expected, expected_plan, fates, slots_after
 from tests.core.test_occurrence import HOURLY, MINUTELY, at
+from tests.depth import examples
 
 from horae import Bounded, Cron, Every, Queue, Retry, Schedule, Window
 from horae.core.job import effective, parse_settings
@@ -19,7 +20,7 @@ from horae.core.lifecycle import RUNS, JobState, RunState
 from horae.core.occurrence import JobView, Plan, due
 from horae.core.overlap import ActiveRun
 
-law = settings(derandomize=True, deadline=None, max_examples=250)
+law = settings(derandomize=True, deadline=None, max_examples=examples(250))
 
 BEGIN = at("06:00")
 # Each with about how many seconds lie between two of its slots.

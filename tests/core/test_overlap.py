@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import at, run, told, view
+from tests.depth import examples
 
 from horae import Every, Queue, Retry
 from horae.core.lifecycle import RUNS, RunState
@@ -21,7 +22,7 @@ from horae.core.policy import NO_RETRY, Overlap
 NOW = at("10:00")
 FOREVER = Retry(None, "1m")
 POLICIES: tuple[Overlap, ...] = ("skip", "allow", Queue(), Queue(1), Queue(2), "coalesce", "replace")
-law = settings(derandomize=True, deadline=None, max_examples=150)
+law = settings(derandomize=True, deadline=None, max_examples=examples(150))
 
 RUNNING = run("RUNNING", "09:59")
 QUEUED = run("QUEUED", "09:59")

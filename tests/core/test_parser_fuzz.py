@@ -17,6 +17,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from horae import Cron, Every, Iso8601
 from horae.core.constraint import KINDS, Constraints
@@ -31,7 +32,7 @@ from horae.core.zone import zone
 from horae.errors import HoraeError
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
-many = settings(derandomize=True, deadline=None, max_examples=120)
+many = settings(derandomize=True, deadline=None, max_examples=examples(120))
 
 
 def ends_well(read: Callable[[], object]) -> None:
@@ -230,7 +231,7 @@ def test_an_odd_text_raises_nothing_but_errors_of_ours(text: str) -> None:
             ends_well(lambda read=read: read(text))  # type: ignore[misc]  # bound now, or refused at run time
 
 
-@settings(many, max_examples=80)
+@settings(many, max_examples=examples(80))
 @given(PLAIN)
 def test_an_odd_value_raises_nothing_but_errors_of_ours(value: Any) -> None:
     for name, read in READERS.items():
@@ -238,7 +239,7 @@ def test_an_odd_value_raises_nothing_but_errors_of_ours(value: Any) -> None:
             ends_well(lambda read=read: read(value))  # type: ignore[misc]  # bound now, or refused at run time
 
 
-@settings(many, max_examples=250)
+@settings(many, max_examples=examples(250))
 @given(ALMOST)
 def test_an_almost_right_dict_raises_nothing_but_errors_of_ours(data: dict[str, Any]) -> None:
     ends_well(lambda: asked_of(schedule_from_dict(data)))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from horae import Bounded, Queue, Retry
 from horae.core.policy import (
@@ -32,7 +33,7 @@ from horae.errors import InvalidDuration, InvalidInput, InvalidPolicy
 ATTEMPT = "attempt_5f3c1f0e-0000-5000-8000-000000000001"
 A_YEAR = timedelta(days=366)
 
-law = settings(derandomize=True, deadline=None, max_examples=150)
+law = settings(derandomize=True, deadline=None, max_examples=examples(150))
 intervals = st.integers(1, 7 * 86_400).map(lambda seconds: timedelta(seconds=seconds))
 factors = st.floats(1.0, 10.0, allow_nan=False)
 attempt_ids = st.uuids().map(lambda uuid: f"attempt_{uuid}")

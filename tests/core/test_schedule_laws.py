@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.core.oracle import SECOND, CronOracle, load_zone
 from tests.core.test_interval_against_oracle import DURATIONS, INTERVALS, any_every, any_iso
 from tests.core.test_schedule_samples import ZONES, Chooser, Drawn, any_cron, any_moment, cron_of, near
+from tests.depth import examples
 
 from horae import Cron, Every, Iso8601, Once, Schedule
 from horae.errors import CronNeverFires
@@ -22,7 +23,7 @@ from horae.errors import CronNeverFires
 MICROSECOND = timedelta(microseconds=1)
 KINDS = ("cron", "cron", "every", "iso8601", "once", "union")
 
-law = settings(derandomize=True, deadline=None, max_examples=200)
+law = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
 
 def any_firing_cron(chooser: Chooser, tz: str, moment: datetime) -> tuple[Cron, CronOracle]:

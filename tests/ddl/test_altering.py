@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.ddl.drawn import NOW, jobs
 from tests.ddl.reading import bound, one
+from tests.depth import examples
 
 from horae import Cron, Every, Iso8601, Once, Retry, Window
 from horae.core.job import JobSpec, TaskSpec
@@ -128,7 +129,7 @@ def test_what_cannot_be_changed_so_is_refused_where_it_stands(text: str, present
     assert (caught.value.line, caught.value.column) == (1, 17)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=examples(100))
 @given(jobs(), jobs())
 def test_setting_every_clause_of_another_job_makes_it_that_job(present: JobSpec, wanted: JobSpec) -> None:
     cleared = [

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ddl.drawn import NOW, STATEMENTS, jobs
+from tests.depth import examples
 
 from horae import Cron, Every, Once
 from horae.core.custom import Custom
@@ -20,7 +21,7 @@ from horae.ddl.printer import job_text, statement_text
 from horae.ddl.statements import CreateJob
 from horae.errors import InvalidDefinition
 
-thorough = settings(derandomize=True, deadline=None, max_examples=250)
+thorough = settings(derandomize=True, deadline=None, max_examples=examples(250))
 
 
 def read(text: str) -> CreateJob:
@@ -46,7 +47,7 @@ def test_a_printed_statement_parses_to_the_same_statement(statement: Any) -> Non
     assert parse(statement_text(statement)) == (statement,)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 @given(st.lists(STATEMENTS, max_size=5), st.sampled_from([";", ";\n", " ; -- next\n", ";;/* ; */;"]))
 def test_a_printed_file_parses_to_the_same_statements(statements: list[Any], between: str) -> None:
     text = between.join(map(statement_text, statements))

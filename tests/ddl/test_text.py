@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ddl.drawn import TEXTS
+from tests.depth import examples
 
 from horae.ddl.text import END, Piece, ended, split, tokens
 from horae.errors import InvalidStatement
@@ -41,14 +42,14 @@ def test_tokens_are_what_people_see(text: str, expected: list[tuple[str, str]]) 
     assert kinds(text) == expected
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(TEXTS)
 def test_any_text_comes_back_out_of_quotes(text: str) -> None:
     string, name = text.replace("'", "''"), text.replace('"', '""')
     assert kinds(f"x'{string}'/*;*/\"{name}\"") == [("word", "x"), ("string", text), ("quoted", text)]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(TEXTS | st.text(max_size=30))
 def test_any_text_at_all_has_tokens_that_lie_in_order_within_it(text: str) -> None:
     at = 0

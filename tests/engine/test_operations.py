@@ -193,7 +193,7 @@ def test_backfilled_runs_line_up_one_after_the_other_in_the_order_of_their_slots
     [
         (after("4h"), after("1h"), InvalidInput),
         (datetime(2026, 1, 1), after("1h"), InvalidTime),
-        (after("1h"), after("9h"), InvalidInput),
+        (after("6h"), after("9h"), InvalidInput),
     ],
 )
 def test_a_backfill_of_nothing_of_naive_times_or_of_the_future_is_refused(
@@ -350,7 +350,7 @@ def test_operations_on_what_does_not_exist_say_so() -> None:
     simulate(app, body)
 
 
-def test_a_disabled_job_can_neither_be_paused_nor_resumed() -> None:
+def test_a_disabled_job_can_neither_be_paused_nor_resumed_and_none_until_a_time_that_has_passed() -> None:
     app = hourly()
 
     async def body(sim: Simulation) -> None:
@@ -360,6 +360,10 @@ def test_a_disabled_job_can_neither_be_paused_nor_resumed() -> None:
         with pytest.raises(Conflict, match="disabled"):
             await app.resume("hourly")
         assert (await app.get_job("hourly")).state == "DISABLED"
+        await app.enable("hourly")
+        with pytest.raises(InvalidInput, match="which has passed"):
+            await app.pause("hourly", until=sim.now)
+        assert (await app.get_job("hourly")).state == "ENABLED"
 
     simulate(app, body)
 

@@ -11,7 +11,12 @@ from tests.examples.pages import blocks_of, run_page
 
 @pytest.mark.parametrize(
     ("page", "blocks", "outputs"),
-    [("docs/jobs.md", 7, 3), ("docs/exactly-once.md", 2, 1), ("docs/declarative.md", 3, 2)],
+    [
+        ("docs/jobs.md", 7, 3),
+        ("docs/how-to.md", 19, 8),
+        ("docs/exactly-once.md", 2, 1),
+        ("docs/declarative.md", 3, 2),
+    ],
 )
 def test_a_guide_runs_from_top_to_bottom(
     page: str,

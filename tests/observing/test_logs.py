@@ -29,7 +29,8 @@ def bare_logging() -> Iterator[logging.Logger]:
         yield horae
     finally:
         root.handlers[:] = handlers
-        horae.handlers.clear()
+        for each in (horae, logging.getLogger("asyncio"), logging.getLogger("uvicorn")):
+            each.handlers.clear()
         horae.setLevel(level)
 
 
@@ -279,6 +280,18 @@ def test_configuring_for_json_shows_one_object_a_line() -> None:
         emit_all()
     shown_events = [json.loads(line)["event"] for line in output.getvalue().splitlines()]
     assert shown_events == [type(event).__name__ for event in SAMPLES]
+
+
+@pytest.mark.parametrize("name", ["uvicorn.error", "asyncio"])
+def test_what_the_server_and_the_loop_warn_of_has_the_same_form(name: str) -> None:
+    output = io.StringIO()
+    with bare_logging():
+        logs.configure("INFO", json=True, stream=output)
+        logging.getLogger(name).info("nothing")
+        logging.getLogger(name).error("broken", exc_info=ValueError("no\nluck"))
+    (line,) = output.getvalue().splitlines()
+    assert (json.loads(line)["logger"], json.loads(line)["message"]) == (name, "broken")
+    assert "no\nluck" in json.loads(line)["exception"]
 
 
 def test_configuring_again_changes_level_and_form_without_a_second_handler() -> None:

@@ -1,4 +1,4 @@
-"""The page on observability names every event and every metric, with what they carry."""
+"""The pages on observability and on events name every event and every metric, with what they carry."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]  # it has no types
 
 from horae import logs
 from horae.events import EVENTS
 from horae.metrics import FAMILIES, MOST_JOBS, MOST_TASKS, Family
 
-PAGE = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
-ROWS = {match[1]: match[2] for match in re.finditer(r"^\| `(\w+)` \| (.*) \|$", PAGE, re.MULTILINE)}
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "observability.md").read_text()
+_ROW = re.compile(r"^\| `(\w+)` \| (.*) \|$", re.MULTILINE)
+ROWS = dict(_ROW.findall(PAGE))
+EVENT_ROWS = dict(_ROW.findall((DOCS / "events.md").read_text()))
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
 def test_the_page_lists_every_event_with_its_fields(kind: Any) -> None:
-    assert ROWS[kind.__name__].endswith(f"| `{', '.join(kind._fields)}`")
+    told = EVENT_ROWS[kind.__name__].rpartition("| ")[2].strip("`")
+    assert [field.partition(": ")[0] for field in told.split(", ")] == list(kind._fields)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -28,7 +33,29 @@ def test_the_page_lists_every_metric_with_its_kind_labels_and_meaning(family: Fa
 
 
 def test_the_page_lists_no_event_and_no_metric_that_does_not_exist() -> None:
-    assert set(ROWS) == {kind.__name__ for kind in EVENTS} | {family.name for family in FAMILIES}
+    assert set(ROWS) == {family.name for family in FAMILIES}
+    assert set(EVENT_ROWS) == {kind.__name__ for kind in EVENTS}
+
+
+def test_the_alerts_ask_for_metrics_labels_and_states_that_there_are() -> None:
+    known = {family.name: family for family in FAMILIES}
+    rules = [rule["expr"] for rule in yaml.safe_load(_block("groups:"))["groups"][0]["rules"]]
+    assert len(rules) == 8
+    for asked in rules:
+        names = re.findall(r"\b(?:scheduler|jobs|job)_[a-z_]+", asked)
+        assert names, asked
+        for name in names:
+            family = known[re.sub("_(bucket|count|sum)$", "", name)]
+            assert name == family.name or family.kind == "histogram", name
+        for labels in re.findall(r"([a-z_]+){(.*?)}", asked):
+            assert set(re.findall(r"(\w+)=", labels[1])) <= set(known[labels[0]].labels), asked
+        for statuses in re.findall(r'status=~"(.*?)"', asked):
+            assert set(statuses.split("|")) <= set(re.findall(r"`(\w+)`", ROWS["scheduler_job_occurrences_total"]))
+
+
+def _block(begins: str) -> str:
+    (found,) = re.findall(rf"^```yaml\n({begins}.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    return str(found)
 
 
 def test_the_page_names_the_limits_and_the_loggers() -> None:

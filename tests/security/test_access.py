@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from horae.core.job import JobSpec, TaskSpec
 from horae.core.schedule import Cron
 from horae.errors import AccessDenied, IdentityRevoked, JobNotFound
 from horae.security.access import Gate, check_secret, identity
+from horae.store.board import VersionRecord
 from horae.store.port import JobRecord
 from horae.store.vault import Identity
 
@@ -202,6 +204,22 @@ def test_another_users_job_cannot_be_altered_without_a_grant_and_locals_neither(
 
 def test_an_administrator_may_define_anything() -> None:
     asyncio.run(Gate(MemoryVault().kept, LOCAL).define(spec(RICH, owner="bob", run_as="ghosts"), None))
+
+
+@pytest.mark.parametrize(("owner", "is_theirs"), [("alice", True), ("bob", False), (None, False)])
+def test_the_name_of_a_dropped_job_is_free_for_its_last_owner_alone(owner: str | None, is_theirs: bool) -> None:
+    vault = vault_with(CREATE)
+    del vault.jobs_kept["nightly"]
+    said = spec(owner=owner).to_dict()
+    vault.versions_kept["nightly"] = [VersionRecord(3, said, "sql", "alice", None, datetime(2026, 1, 1, tzinfo=UTC))]
+    if is_theirs:
+        asyncio.run(gate(vault).define(spec(), None))
+        return
+    error = refused(gate(vault).define(spec(), None))
+    assert "somebody else's" in str(error)
+    assert "ask an administrator" in str(error.hint)
+    assert vault.events() == ["ACCESS_DENIED"]
+    asyncio.run(Gate(vault.kept, LOCAL).define(spec(), None))
 
 
 def test_a_secret_that_is_not_there_yet_may_be_named_since_it_may_become_the_jobs_own() -> None:

@@ -13,6 +13,7 @@ from horae.core.access import Grant, Principal, user_uuid
 from horae.core.job import JobSpec
 from horae.core.trail import BEGINNING, row_digest, row_line, rows_digest, run_line, runs_digest, seal_digest
 from horae.security.access import Kept
+from horae.store.board import VersionRecord
 from horae.store.port import JobRecord
 from horae.store.vault import AuditRow, SealRow, SecretRecord, SettledRun
 
@@ -36,13 +37,14 @@ class Job:
         return cast(JobRecord, self)
 
 
-@dataclass
+@dataclass(eq=False)
 class MemoryVault:
     people: dict[str, Principal] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
     roles_kept: dict[str, frozenset[Grant]] = field(default_factory=dict)
     secrets_kept: dict[tuple[str, str | None], SecretRecord] = field(default_factory=dict)
     jobs_kept: dict[str, Job] = field(default_factory=dict)
+    versions_kept: dict[str, list[VersionRecord]] = field(default_factory=dict)
     rows: list[AuditRow] = field(default_factory=list)
     seal_rows: list[SealRow] = field(default_factory=list)
     runs: dict[int, SettledRun] = field(default_factory=dict)
@@ -76,6 +78,9 @@ class MemoryVault:
     async def jobs(self, names: Sequence[str] | None = None) -> tuple[Job, ...]:
         wanted = self.jobs_kept if names is None else names
         return tuple(self.jobs_kept[name] for name in wanted if name in self.jobs_kept)
+
+    async def versions(self, job: str, *, limit: int = 50) -> tuple[VersionRecord, ...]:
+        return tuple(self.versions_kept.get(job, ())[:limit])
 
     # ---- secrets -----------------------------------------------------------------------------------------------------
 

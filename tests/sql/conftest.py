@@ -10,12 +10,20 @@ from tests.sql.stage import Stage, staged
 from tests.store.catalogs import Place, sqlite_place
 from tests.store.databases import Databases
 
+from horae.security import access
+
 
 def place_of(request: pytest.FixtureRequest, folder: Path, *, own: bool) -> Place:
     if request.param == "sqlite":
         return sqlite_place(folder)
     databases: Databases = request.getfixturevalue("databases_18")
     return Place("postgres", databases.fresh() if own else databases.emptied())
+
+
+@pytest.fixture(autouse=True)
+def _every_refusal_leaves_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of one catalog are a flood of refusals, and look for the row of each."""
+    monkeypatch.setattr(access, "ROWS", 1_000_000)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -64,7 +64,7 @@ MATRIX = (
     Case("CREATE OR ALTER JOB, other policies", OWNERS, f"CREATE OR ALTER JOB {{job}} TIMEOUT = 5m {WORK}", (ALTER,)),
     Case("CREATE OR ALTER JOB, other work", ONLY_OWNER, "CREATE OR ALTER JOB {job} SCHEDULE = NONE AS 'SELECT 2'"),
     Case("RECREATE JOB, a new one", NEW, f"RECREATE JOB {{new}} {WORK}", (CREATE,)),
-    Case("RECREATE JOB", "yyn yyn nny", f"RECREATE JOB {{job}} {WORK}", (DROP, CREATE)),
+    Case("RECREATE JOB", "yyn nnn nnn", f"RECREATE JOB {{job}} {WORK}", (DROP, CREATE)),
     Case("ALTER JOB … SET a policy", OWNERS, "ALTER JOB {job} SET TIMEOUT = 5m SET OVERLAP = ALLOW", (ALTER,)),
     Case("ALTER JOB … SET SCHEDULE", OWNERS, "ALTER JOB {job} SET SCHEDULE = EVERY 5m", (ALTER,)),
     Case("ALTER JOB … PAUSE", OWNERS, "ALTER JOB {job} PAUSE 'while we look'", (ALTER,)),

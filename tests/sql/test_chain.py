@@ -16,6 +16,8 @@ from horae.testing.simulation import Simulation
 START = datetime(2026, 3, 1, tzinfo=UTC)
 DAYS = 10
 TABLES = ("source", "staged", "ready", "target")
+CALM = {"heartbeat": "20s", "late_after": "1m", "sweep_every": "5m", "reap_every": "5m"}
+"""There is one node, and nothing goes wrong with it: its keeper need not be as busy as on a day of real life."""
 
 CHAIN = """
 CREATE JOB extract SCHEDULE = CRON '0 1 * * *' RETRY = NONE
@@ -64,7 +66,7 @@ class Plant:
 
 async def lived(place: Place, broken: dict[int, str]) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
     """How each run of ten days ended, and which days' rows each table has afterwards."""
-    app = Horae(place.url)
+    app = Horae(place.url, settings=CALM)
     async with Simulation(app, start=START) as sim:
         plant = Plant(place, app, sim)
         plant.build()
@@ -98,7 +100,7 @@ def test_what_fails_stops_what_depends_on_it_that_day_and_that_day_only(place: P
 
 def test_a_retry_that_succeeds_in_time_lets_the_chain_go_on_that_day(place: Place) -> None:
     async def body() -> list[list[str]]:
-        app = Horae(place.url)
+        app = Horae(place.url, settings=CALM)
         async with Simulation(app, start=START) as sim:
             plant = Plant(place, app, sim)
             plant.build()
@@ -122,7 +124,7 @@ def test_a_retry_that_succeeds_in_time_lets_the_chain_go_on_that_day(place: Plac
 @pytest.mark.parametrize("manual", ["transform", "load"])
 def test_a_run_that_somebody_asks_for_waits_for_nothing(place: Place, manual: str) -> None:
     async def body() -> list[str]:
-        app = Horae(place.url)
+        app = Horae(place.url, settings=CALM)
         async with Simulation(app, start=START) as sim:
             plant = Plant(place, app, sim)
             plant.build()
@@ -134,13 +136,13 @@ def test_a_run_that_somebody_asks_for_waits_for_nothing(place: Place, manual: st
 
 
 def test_the_days_are_whole(place: Place) -> None:
-    """The simulation itself: ten days are ten slots of each job, at their own hours."""
+    """The simulation itself: three days are three slots, at their own hours."""
 
     async def body() -> list[datetime]:
-        app = Horae(place.url)
+        app = Horae(place.url, settings=CALM)
         async with Simulation(app, start=START) as sim:
             await app.sql("CREATE JOB a SCHEDULE = CRON '0 1 * * *' AS 'SELECT 1'")
-            starts = await sim.advance(timedelta(days=DAYS))
+            starts = await sim.advance(timedelta(days=3))
             return [each.time for each in starts]
 
-    assert asyncio.run(body()) == [START + timedelta(days=day, hours=1) for day in range(DAYS)]
+    assert asyncio.run(body()) == [START + timedelta(days=day, hours=1) for day in range(3)]

@@ -173,15 +173,31 @@ def test_with_alter_job_policies_may_be_changed_and_the_owner_stays(town: Stage)
     assert (state, schedule, owner, version) == ("PAUSED", "cron 0 3 * * *", "ann", 3)
 
 
-def test_whoever_recreates_another_s_job_has_a_job_of_their_own_and_nothing_of_the_old_one(town: Stage) -> None:
+def test_another_s_job_is_recreated_by_administrators_only_and_has_nothing_of_the_old_one(town: Stage) -> None:
     town.sql("GRANT DROP JOB ON JOB pay TO mallory; GRANT VIEW JOB HISTORY ON JOB pay TO root")
-    town.sql("RECREATE JOB pay SCHEDULE = NONE AS 'SELECT 2' SECRETS (token)", "mallory")
+    town.refused("RECREATE JOB pay SCHEDULE = NONE AS 'SELECT 2'", "mallory")
+    town.sql("RECREATE JOB pay OWNER = mallory SCHEDULE = NONE AS 'SELECT 2' SECRETS (token)", "root")
     assert town.sql("SHOW JOBS")[0][4] == "mallory"
     assert town.sql("SHOW JOB RUNS FOR pay") == []
     for table in ("job_secrets", "job_runs"):
         assert town.behind.rows(f"SELECT count(*) FROM sys.{table}") == [(0,)]
     assert town.behind.rows("SELECT count(*) FROM sys.grants WHERE object_name = 'pay'") == [(0,)]
     town.refused("DROP JOB pay", "ann")
+
+
+@pytest.mark.parametrize("verb", ["CREATE JOB", "CREATE OR ALTER JOB", "RECREATE JOB"])
+def test_the_name_of_a_dropped_job_is_its_last_owner_s(town: Stage, verb: str) -> None:
+    anew = f"{verb} pay SCHEDULE = NONE AS 'SELECT 2'"
+    town.sql("DROP JOB pay KEEP HISTORY", "ann")
+    assert "somebody else's" in town.refused(anew, "mallory").message
+    town.sql(f"{anew}; ALTER JOB pay SET OWNER = mallory; DROP JOB pay KEEP HISTORY", "root")
+    town.refused(anew, "ann")
+    town.sql(anew, "mallory")
+    town.sql("DROP JOB pay", "mallory")
+    town.sql(f"{verb} pay OWNER = ann SCHEDULE = NONE AS 'SELECT 2'", "root")
+    assert town.sql("SHOW JOBS")[0][4] == "ann"
+    # What is there is told as that, also to those who may not touch it.
+    town.fails("CREATE JOB pay SCHEDULE = NONE AS 'SELECT 2'", AlreadyExists, "mallory")
 
 
 def test_a_right_on_a_job_that_is_dropped_is_none_on_the_next_of_that_name(town: Stage) -> None:

@@ -42,7 +42,8 @@ class Guard:
     """One hot statement. `sqlite` and `postgres` name the indexes its plan must use, each as that database calls it.
 
     `sorts`: the answer is put in order after it was found, which is fine where it is a batch, a page or what is under
-    way. `scans`: a partial index that may be read from end to end, for it holds only what is under way.
+    way. `scans`: a partial index that may be read from end to end, for it holds only what is under way; with `lists` it
+    is one whose order is the answer's, which is read until the page is full.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Guard:
     parameters: tuple[tuple[str, Any], ...] = ()
     sorts: bool = False
     scans: str | None = None
+    lists: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -84,7 +86,44 @@ _WINDOW = (
     ("until_key", f"schedule:{NOW // 1000}"),
 )
 
+_PAGE = (("before", RUNS // 2), ("first", 0), ("states", None), ("origin", None), ("since", None), ("until", None),
+         ("limit", 100))  # fmt: skip
+_KEYS = (("since_key", f"schedule:{NOW // 1000 - 3600}"), ("until_key", f"schedule:{NOW // 1000}"))
+_FOUND: tuple[tuple[str, Any], ...] = (
+    *((name, None) for name in ("state", "namespace", "owner", "tag", "search", "plain", "viewer")),
+    ("granted", []),
+    ("limit", 50),
+    ("offset", 0),
+)
+_TALLY = (("since", NOW - 3_600_000), ("until", NOW), ("step", 60_000))
+_BY_KEY_AND_BY_HAND = ("job_runs_job_uuid_idempotency_key_key", "job_runs_manual")
+
+BOARD = (
+    Guard("jobs_by_name", (BY_NAME,), ("jobs_job_name_key",), _FOUND, scans="jobs_job_name_key", lists=True),
+    Guard("jobs_by_name_down", (BY_NAME,), ("jobs_job_name_key",), _FOUND, scans="jobs_job_name_key", lists=True),
+    Guard("read_jobs", (PRIMARY,), ("jobs_pkey", "job_versions_pkey"), (("jobs", _JOBS[:50]),), sorts=True),
+    Guard("latest_runs", (ROWID, BY_KEY, "job_runs_manual"), _BY_KEY_AND_BY_HAND,
+          (("jobs", _JOBS[:50]), ("most", 20), *_PAGE[:1], ("states", ["COMPLETED"]), *_PAGE[3:6], *_KEYS), sorts=True),
+    Guard("newest_run", (), ("job_runs_number",)),
+    Guard("page_of_runs", (ROWID,), ("job_runs_number",), (("jobs", None), *_PAGE)),
+    Guard("page_of_active_runs", ("job_runs_active",), ("job_runs_active",), (("jobs", None), *_PAGE), sorts=True,
+          scans="job_runs_active"),
+    Guard("page_of_failed_runs", ("job_runs_failed",), ("job_runs_failed",), (("jobs", None), *_PAGE)),
+    Guard("page_of_jobs_runs", (BY_KEY, "job_runs_manual"), ("job_runs_manual",), (("jobs", [job(1)]), *_PAGE, *_KEYS),
+          sorts=True),
+    Guard("read_runs", (ROWID,), ("job_runs_number", "task_attempts_pkey"), (("runs", _NUMBERS[:100]),), sorts=True),
+    Guard("read_pace", (ROWID,), ("job_runs_number",), (("runs", _NUMBERS),), sorts=True),
+    Guard("tally_of_job", (BY_KEY, "job_runs_manual"), _BY_KEY_AND_BY_HAND, (("job", job(1)), *_TALLY, *_KEYS),
+          sorts=True),
+    Guard("tally_of_jobs", ("job_runs_completed",), ("job_runs_completed",), (("jobs", None), *_TALLY), sorts=True),
+    Guard("overdue_jobs", ("jobs_wake",), ("jobs_wake",), (("late", NOW - 60_000),)),
+    Guard("overdue_runs", ("job_runs_claim",), ("job_runs_claim",), (("late", NOW - 60_000),)),
+    Guard("list_versions", (PRIMARY,), ("job_versions_pkey",), (("job", job(1)), ("before", RUNS), ("limit", 50))),
+)  # fmt: skip
+"""What pages ask for: a page costs what is on it, a count what is counted."""
+
 GUARDS = (
+    *BOARD,
     Guard("look_around", ("job_runs_deadline", "job_runs_window"), ("job_runs_deadline", "job_runs_window"),
           (("now", NOW), ("node", None))),
     Guard("next_wake", ("jobs_wake", "job_runs_window"), ("jobs_wake", "job_runs_window"), (("skip", []),)),
@@ -184,6 +223,7 @@ def faults_of_sqlite_plan(guard: Guard, steps: Sequence[str]) -> list[str]:
         words = step.split()
         may_scan = step in {f"SCAN {name}" for name in made}
         may_scan = may_scan or (guard.scans is not None and f"USING INDEX {guard.scans}" in step)
+        may_scan = may_scan or (guard.lists and _uses(step, guard.sqlite[0]))
         if words[0] == "SCAN" and "VIRTUAL TABLE" not in step and _is_guarded(words[1]) and not may_scan:
             faults.append(f"reads from end to end: {step}")
         if words[0] == "SCAN" and "VIRTUAL TABLE" in step and before.startswith(("SEARCH ", "SCAN ")):

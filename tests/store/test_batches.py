@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 from tests.store.databases import Databases
 
 from horae.store.driver import Statement
@@ -37,7 +38,7 @@ def arrived(connection: psycopg.Connection[Any], batch: Batch, rows: list[tuple[
 
 
 @given(st.lists(ROWS, min_size=1, max_size=30), st.lists(st.booleans(), min_size=4, max_size=4))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_rows_that_arrive_are_those_given(
     connection: psycopg.Connection[Any], rows: list[tuple[Any, ...]], same: list[bool]
 ) -> None:

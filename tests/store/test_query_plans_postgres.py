@@ -115,9 +115,11 @@ def _plan(connection: psycopg.Connection[Any], guard: Guard, times: int) -> dict
     """How a statement is carried out when it is prepared, as the driver has it, and run for the nth time."""
     statement = (statements("postgres") | statements("postgres", "alone"))[guard.name]
     if statement.columns is None:
-        numbers = {name: f"${number}" for number, (name, _) in enumerate(guard.parameters, 1)}
+        # A parameter that only the other database needs has no type here.
+        asked = [(name, value) for name, value in guard.parameters if f":{name}" in statement.text]
+        numbers = {name: f"${number}" for number, (name, _) in enumerate(asked, 1)}
         text = statement.with_parameters(lambda name: numbers[name] + ("::bigint" if name == "now" else ""))
-        given = [array_literal(value) if isinstance(value, list) else value for _, value in guard.parameters]
+        given = [array_literal(value) if isinstance(value, list) else value for _, value in asked]
     else:
         arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(statement.types, 1))
         text = statement.with_parameters(lambda _: f"unnest({arrays}) AS given ({', '.join(statement.columns or ())})")

@@ -14,6 +14,7 @@ from tests.store.plan_guards import GUARDS, JOBS, RUNS, UNDER_WAY, Guard, faults
 
 from horae.store.catalog import Catalog
 from horae.store.driver import statements
+from horae.store.sqlite import looking
 from horae.store.sqlite.driver import SqliteDriver
 
 _EACH = pytest.mark.parametrize(
@@ -51,6 +52,7 @@ async def _created(path: Path) -> None:
 def _opened(path: Path) -> apsw.Connection:
     connection = apsw.Connection(":memory:")
     connection.execute("ATTACH ? AS sys", (str(path),))
+    looking.register(connection)
     return connection
 
 

@@ -25,6 +25,7 @@ HIDDEN_TEXTS = [
     "SELECT 1 FROM sys.users JOIN (SELECT 'guess' AS password_hash) AS guessed USING (password_hash)",
     "SELECT * FROM sys.tokens",
     "SELECT count(*) FROM sys.sessions",
+    "SELECT body FROM sys.kept_answers",
     "SELECT secret_value FROM sys.job_secrets",
     "SELECT secret_name FROM sys.secrets",
     "WITH seen AS (SELECT * FROM sys.secrets) SELECT count(*) FROM seen",

@@ -57,6 +57,24 @@ def test_what_would_reach_further_is_refused(place: Place) -> None:
     asyncio.run(opened(place, None, body))
 
 
+def test_selects_that_take_long_wait_for_each_other_and_nobody_else_for_them(place: Place) -> None:
+    endless = "WITH RECURSIVE n (a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT count(*) FROM n"
+
+    async def body(store: Store) -> None:
+        assert isinstance(store, Catalog)
+        slow = [asyncio.ensure_future(selected(store, endless)) for _ in range(40)]
+        async with asyncio.timeout(5):
+            assert not await store.has_credentials()
+            assert await asyncio.to_thread(int) == 0
+        assert not any(each.done() for each in slow)
+        for each in slow:
+            each.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+        assert await selected(store, "SELECT 1") == [(1,)]
+
+    asyncio.run(opened(place, None, body))
+
+
 def test_what_columns_and_tables_there_are_may_be_asked(place: Place) -> None:
     async def body(store: Store) -> None:
         names = await selected(store, "SELECT name FROM pragma_table_info('users')")

@@ -17,7 +17,8 @@ from horae.core.schedule import Cron
 from horae.errors import InUse
 from horae.store.catalog import Catalog
 from horae.store.driver import RoleChange
-from horae.store.sqlite.driver import SqliteDriver, SqliteTransaction
+from horae.store.sqlite.driver import SqliteDriver
+from horae.store.sqlite.transaction import SqliteTransaction
 from horae.testing.clock import ManualClock
 
 SHARD = "11111111-1111-4111-8111-111111111111"

@@ -18,7 +18,8 @@ from uuid import UUID
 from horae.store.catalog import Catalog
 from horae.store.driver import Clock, Driver, Row
 from horae.store.records import Capacity, Dispatched, Planned, Pulse, Settled, Settlement
-from horae.store.sqlite.driver import SqliteDriver, SqliteTransaction
+from horae.store.sqlite.driver import SqliteDriver
+from horae.store.sqlite.transaction import SqliteTransaction
 
 if TYPE_CHECKING:
     from tests.torture.tapped_postgres import TappedPostgres

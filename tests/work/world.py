@@ -13,7 +13,7 @@ from tests.engine.world import ended
 from tests.store.catalogs import Place
 
 from horae import Horae
-from horae.app import examine_store
+from horae.app.checkup import examine_store
 from horae.control.doctor import Finding
 from horae.core.report import Report
 from horae.security.keys import generate_key

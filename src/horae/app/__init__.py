@@ -1,5 +1,5 @@
 """The composition root: `Horae`, and the one place that names concrete stores."""
 
-from horae.app.stores import Migrated, examine_store, make_driver, make_store, migrate_store
+from horae.app.stores import Migrated, make_driver, make_store, migrate_store
 
-__all__ = ["Migrated", "examine_store", "make_driver", "make_store", "migrate_store"]
+__all__ = ["Migrated", "make_driver", "make_store", "migrate_store"]

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack, overload
 
 from horae.app.builder import Function, JobBuilder, Policies, check_isolation, names
+from horae.app.jobfiles import TWICE, FileJobs, check_apart, read_krontab, read_toml
 from horae.app.operations import Operations
 from horae.control.commands import Commands, Definer
-from horae.control.service import Kept
+from horae.control.service import Kept, Service
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec, TaskSpec, parse_settings
-from horae.core.kronjob import job_from_krontab
-from horae.core.krontab import read_jobs
+from horae.core.needs import needs
 from horae.engine.engine import Engine
 from horae.engine.hooks import Hook, Hooks
 from horae.engine.registry import Registry
-from horae.errors import InvalidDefinition, InvalidFile, InvalidPolicy, TaskNotFound, shown
+from horae.errors import InvalidDefinition, InvalidPolicy, TaskNotFound, shown
 from horae.events import AttemptEnded, DefinitionsRegistered, HookFailed, LoopFailed, StoreLost, Stream
 from horae.store.port import Defined, Store
 
 DEFINED_AT_ONCE = 1000
+LEARNED_AT_START = 10_000
 SOON = 0.05
 """How long a running app waits for more before it writes definitions that a notebook adds."""
+_log = logging.getLogger("horae.engine")
 
 
 class Definitions(Operations):
@@ -40,7 +44,8 @@ class Definitions(Operations):
         self.hooks = Hooks()
         self.engine: Engine | None = None
         self._builders: dict[str, JobBuilder] = {}
-        self._krontab: dict[str, JobSpec] = {}
+        self.files: dict[Path, FileJobs] = {}
+        """What was read from files, by their absolute paths."""
         self._pools: dict[str, int] = {}
         self._definer: tuple[Store, Definer] | None = None
         self._unwritten = False
@@ -66,7 +71,8 @@ class Definitions(Operations):
         The definition is written to the catalog when the app starts; in an app that runs already, within a moment.
         """
         if name in self._builders and self.engine is None and not _interactive():
-            raise InvalidDefinition(f"Job {shown(name)} is defined twice", hint="Give one of them another name.")
+            raise InvalidDefinition(f"Job {shown(name)} is defined twice", hint=TWICE)
+        check_apart(self.files.values(), [name])
         builder = JobBuilder(
             self.registry,
             name,
@@ -128,20 +134,44 @@ class Definitions(Operations):
     def krontab(self, file: str | Path) -> tuple[str, ...]:
         """Defines the jobs of a krontab file, whose commands run as EXTERNAL jobs do, where the configuration allows
         them; their names. Raises InvalidKrontab for a fault in it, and InvalidDefinition for a name in use."""
-        path = Path(file)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidFile(f"{path}: cannot be read: {error}") from error
-        found = [job_from_krontab(each.job, namespace=self.namespace) for each in read_jobs(text, file=str(path))]
-        for spec in found:
-            if spec.name in self._builders or spec.name in self._krontab:
-                raise InvalidDefinition(
-                    f"Job {shown(spec.name)} of {path} is defined twice", hint="Give one of them another name."
-                )
-        self._krontab |= {spec.name: spec for spec in found}
+        return self.add_file(read_krontab(Path(file), self.namespace))
+
+    def job_file(self, path: str | Path) -> tuple[str, ...]:
+        """Defines the jobs and pools of a job file, such as jobs.toml; the jobs' names. Raises InvalidJobFile for a
+        fault in it, with its line, and InvalidDefinition for a name in use."""
+        return self.add_file(read_toml(Path(path), self.namespace))
+
+    def add_file(self, found: FileJobs) -> tuple[str, ...]:
+        """Defines what was read from a file. A file that was there already is taken as it is now."""
+        files = {**self.files, found.file.absolute(): found}
+        check_apart(files.values(), self._builders)
+        self.files = files
         self._write_soon()
-        return tuple(spec.name for spec in found)
+        return tuple(spec.name for spec in found.specs)
+
+    async def replace_files(self, found: Sequence[FileJobs]) -> tuple[Defined, ...]:
+        """Defines what these files say in the place of all files before, in one transaction: what is refused changes
+        nothing. Jobs that are in no file any more stay in the catalog."""
+        check_apart(found, self._builders)
+        specs = [spec for each in found for spec in each.specs]
+        pools = {name: limit for each in found for name, limit in each.pools.items()}
+        self.registry.try_again()
+
+        async def define(store: Kept) -> tuple[Defined, ...]:
+            async def together(service: Service) -> tuple[Defined, ...]:
+                for name, limit in pools.items():
+                    await service.store.set_pool(name, limit)
+                return await service.commands.define(specs, defaults=self.defaults) if specs else ()
+
+            return await Service(store).as_one(together)
+
+        await self.written()
+        defined = await self.home.call(define)
+        self.files = {each.file.absolute(): each for each in found}
+        self._learn(needed_by(specs))
+        counts = Counter(each.change for each in defined)
+        self.events.emit(DefinitionsRegistered(counts["created"], counts["changed"], counts["unchanged"]))
+        return defined
 
     def pool(self, name: str, limit: int) -> None:
         """At most `limit` runs of the jobs in this pool run at once, on all nodes together."""
@@ -193,6 +223,7 @@ class Definitions(Operations):
             names(depends_on),
             self.namespace,
         )
+        self._learn([handler])
         known = self.registry.get(handler)
         if known is not None:
             check_isolation(known.function, handler, {**self.defaults, **spec.settings})
@@ -228,7 +259,25 @@ class Definitions(Operations):
 
     def specs(self) -> list[JobSpec]:
         """Every job defined in code, as it stands."""
-        return [*(builder.spec() for builder in self._builders.values()), *self._krontab.values()]
+        return [*(builder.spec() for builder in self._builders.values()), *self._in_files()]
+
+    def _in_files(self) -> list[JobSpec]:
+        return [spec for each in self.files.values() for spec in each.specs]
+
+    def _learn(self, needed: Iterable[str]) -> None:
+        """Imports what jobs need and this node may import; what should be there and is not is said."""
+        for reason in self.registry.learn(needed).values():
+            _log.warning("a job needs what this node should have: %s", reason)
+
+    async def _learn_all(self, store: Kept) -> None:
+        """What the catalog's jobs need; of very many, the first. The rest is learned when their runs wait for it."""
+        after = None
+        for _ in range(LEARNED_AT_START // DEFINED_AT_ONCE):
+            page = await store.jobs(after=after, limit=DEFINED_AT_ONCE)
+            self._learn({need for job in page for need in job.definition.handlers})
+            if len(page) < DEFINED_AT_ONCE:
+                return
+            after = page[-1].name
 
     def _write_soon(self) -> None:
         loop = self.home.loop
@@ -260,18 +309,49 @@ class Definitions(Operations):
         """Writes what the code defines to the catalog; what is as it was changes nothing there."""
         self._unwritten = False
         commands = Commands(store)
-        for name, limit in self._pools.items():
+        pools = {name: limit for each in self.files.values() for name, limit in each.pools.items()}
+        for name, limit in (pools | self._pools).items():
             await store.set_pool(name, limit)
         counts = {"created": 0, "changed": 0, "unchanged": 0}
         if self.registry.procedures:
             await store.register_procedures({name: name for name in self.registry.procedures})
         specs = [builder.spec() for builder in self._builders.values() if self.engine is None or builder.has_tasks]
-        specs += self._krontab.values()
+        specs += self._in_files()
+        self._learn(needed_by(specs))
+        if self.engine is None and self.registry.can_import:
+            await self._learn_all(store)
+        if len(specs) > DEFINED_AT_ONCE:
+            specs = in_order(specs)
         for index in range(0, len(specs), DEFINED_AT_ONCE):
             batch = specs[index : index + DEFINED_AT_ONCE]
             for each in await commands.define(batch, defaults=self.defaults):
                 counts[each.change] += 1
         self.events.emit(DefinitionsRegistered(**counts))
+
+
+def needed_by(specs: Iterable[JobSpec]) -> frozenset[str]:
+    """What nodes must have to run these jobs."""
+    return frozenset(need for spec in specs for task in spec.tasks for need in needs(task))
+
+
+def in_order(specs: Sequence[JobSpec]) -> list[JobSpec]:
+    """Jobs after those of them that they depend on, else as they are: they are defined in batches. Where dependencies
+    form a cycle, any order will do: it is refused."""
+    by_name = {spec.name: spec for spec in specs}
+    found: dict[str, JobSpec] = {}
+    entered: set[str] = set()
+    waiting = [spec.name for spec in reversed(specs)]
+    while waiting:
+        name = waiting[-1]
+        first = [other for other in by_name[name].depends_on if other in by_name and other not in entered]
+        if name not in entered and first:
+            entered.add(name)
+            waiting += reversed(first)
+            continue
+        entered.add(name)
+        found.setdefault(name, by_name[name])
+        waiting.pop()
+    return list(found.values())
 
 
 def _interactive() -> bool:

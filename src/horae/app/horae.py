@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from types import TracebackType
 from typing import Any
@@ -12,10 +12,12 @@ from typing import Any
 from horae.app.blocking import Blocking
 from horae.app.definitions import Definitions
 from horae.app.home import Home
+from horae.app.loading import callables
 from horae.app.service import blocked_run
 from horae.app.stores import make_store, ready
 from horae.app.ticker import Ticker
 from horae.app.tools import Toolbox, configured
+from horae.config import Configuration
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.ids import checked_name
 from horae.core.policy import chosen
@@ -46,20 +48,15 @@ class Horae(Definitions):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         make_store(store)  # says now what is wrong with the address; opens nothing
-        if type(max_concurrent_jobs) is not int or max_concurrent_jobs < 1:
-            raise InvalidPolicy(
-                f"Invalid max_concurrent_jobs {shown(max_concurrent_jobs)}: must be a whole number from 1"
-            )
         super().__init__(namespace, defaults)
         self.url = store
         self.node = None if node is None else checked_name(node, "node name")
-        self.slots = max_concurrent_jobs
+        self.slots = checked_slots(max_concurrent_jobs)
         self.grace_period = parse_duration(grace_period, name="grace_period").total_seconds()
         self.shutdown = chosen(shutdown, SHUTDOWNS, "shutdown")
-        given = dict(settings or {})
-        self.configuration = configured(given.pop("configuration", None))
-        self.toolbox = Toolbox(self.configuration)
-        self.tuning = parse_tuning({**self.configuration.scheduler, **given})
+        self._given = dict(settings or {})
+        self._named = self._given.pop("configuration", None)
+        self._configure(configured(self._named))
         self.events = Stream()
         self.metrics = Metrics()
         self.metrics.attach(self.events)
@@ -68,6 +65,35 @@ class Horae(Definitions):
         self._phase = "stopped"
         self._guard = threading.Lock()
         self._ending = threading.Lock()
+
+    def _configure(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.toolbox = Toolbox(configuration)
+        self.tuning = parse_tuning({**configuration.scheduler, **self._given})
+        self.registry.imports(callables(self.tuning.modules))
+
+    def adjust(
+        self,
+        *,
+        store: str | None = None,
+        node: str | None = None,
+        slots: int | None = None,
+        grace_period: float | None = None,
+        configuration: Configuration | None = None,
+    ) -> None:
+        """What whoever starts the app says over what its code says; before it is opened. A configuration that the code
+        names stays."""
+        if store is not None:
+            make_store(store)
+            self.url = store
+        if node is not None:
+            self.node = checked_name(node, "node name")
+        if slots is not None:
+            self.slots = checked_slots(slots)
+        if grace_period is not None:
+            self.grace_period = grace_period
+        if configuration is not None and self._named is None:
+            self._configure(configuration)
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -154,8 +180,8 @@ class Horae(Definitions):
     async def prepare(self, store: Store) -> None:
         """Done once the node has joined and before it begins; for apps of another kind."""
 
-    async def shut(self) -> None:
-        """Stops the engine, if it runs, and closes the store."""
+    async def shut(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Stops the engine, if it runs, and closes the store; `between` is awaited after the one, before the other."""
         with self._guard:
             if self._phase in ("starting", "stopping"):
                 raise Conflict(f"This app is {self._phase} just now", hint="Wait for that first.")
@@ -166,9 +192,13 @@ class Horae(Definitions):
         finally:
             self.engine = None
             try:
-                await self.home.close()
+                if between is not None:
+                    await between()
             finally:
-                self._phase = "stopped"
+                try:
+                    await self.home.close()
+                finally:
+                    self._phase = "stopped"
 
     def forget_engine(self) -> Engine | None:
         """For simulations: takes the engine away as a crash does."""
@@ -203,3 +233,10 @@ class Horae(Definitions):
     def ticker(self, name: str) -> Ticker:
         """The job's schedule as something that ticks, and can be started, stopped and asked."""
         return Ticker(self, checked_name(name))
+
+
+def checked_slots(slots: int) -> int:
+    """How many runs a node works on at once, if that is a number of them."""
+    if type(slots) is not int or slots < 1:
+        raise InvalidPolicy(f"Invalid max_concurrent_jobs {shown(slots)}: must be a whole number from 1")
+    return slots

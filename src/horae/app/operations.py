@@ -11,6 +11,7 @@ from horae.app.tools import Toolbox
 from horae.control.commands import Commands, RunRef
 from horae.control.queries import Queries
 from horae.control.service import Kept, Service, as_user
+from horae.core.access import Principal
 from horae.core.lifecycle import RunState
 from horae.core.report import Report
 from horae.engine.tuning import checked_system
@@ -43,11 +44,14 @@ class Operations:
         """Does `work` in the name of a user; None is whoever opened the store, who may do everything."""
 
         async def there(store: Kept) -> Answer:
-            who = await as_user(store, user)
-            return await work(Service(store, who, keyring=self.toolbox.keyring, known=checked_system))
+            return await work(self.service(store, await as_user(store, user)))
 
         await self.written()
         return await self.home.call(there)
+
+    def service(self, store: Kept, who: Principal) -> Service:
+        """What that principal may ask of the open store."""
+        return Service(store, who, keyring=self.toolbox.keyring, known=checked_system)
 
     async def sql(self, text: str, user: str | None = None) -> Result:
         """Carries out SQL statements, all of them or none, and answers the last: its rows, their `columns`, and

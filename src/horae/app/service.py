@@ -1,4 +1,4 @@
-"""`app.run()`: a process that does nothing else, with signals."""
+"""A process that runs an app and does nothing else: signals, what runs beside the engine, and how it all ends."""
 
 from __future__ import annotations
 
@@ -8,17 +8,52 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from horae.app.winding import wind_up
 from horae.errors import Conflict
-from horae.logs import configure
+from horae.logs import configure as configure_logs
 
 if TYPE_CHECKING:
     from horae.app.horae import Horae
     from horae.engine.engine import Engine
 
+__all__ = ["SIGNALS", "Companion", "blocked_run", "configure_logs", "run_beside"]
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+RELOAD_SECONDS = 2.0
+"""How long a reload that is under way may take to give up, when the process is to end."""
+_log = logging.getLogger("horae")
+
+
+class Companion:
+    """What lives beside the engine, in its loop: a server, say. Nothing of it has to be there."""
+
+    reloads = False
+    """Whether SIGHUP is heard; else it ends the process, as it ends others."""
+
+    async def prepare(self) -> None:
+        """Before the engine starts. What it raises keeps everything from starting."""
+
+    async def begin(self, engine: Engine) -> None:
+        """The engine runs."""
+
+    async def failed(self) -> None:
+        """Returns when the process should end; raises where something cannot go on."""
+        await asyncio.Event().wait()
+
+    async def reload(self) -> None:
+        """SIGHUP. Raises nothing."""
+
+    def stopping(self, failed: bool) -> None:  # noqa: FBT001 - the one thing there is to say
+        """Somebody said stop, or something failed: the engine is drained now."""
+
+    def force(self) -> None:
+        """Somebody said it again."""
+
+    async def end(self) -> None:
+        """The engine has stopped, and the store is still open. Called also where the start failed."""
 
 
 def blocked_run(app: Horae) -> None:
@@ -31,49 +66,105 @@ def blocked_run(app: Horae) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        configure()
-        loop = asyncio.new_event_loop()
-        try:
-            asyncio.set_event_loop(loop)
-            loop.run_until_complete(_main(app))
-        finally:
-            left = wind_up(loop)
-            asyncio.set_event_loop(None)
-        if left:
-            # Threads of the user's own that never end would keep the interpreter from ending, signal after signal.
-            logging.getLogger("horae").warning("%d threads did not end and are left behind", left)
-            logging.shutdown()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)
+        configure_logs()
+        run_beside(app, Companion())
         return
     raise Conflict("app.run() was called in a running event loop", hint="Write: async with app: …")
 
 
-async def _main(app: Horae) -> None:
+def run_beside(app: Horae, companion: Companion) -> None:
+    """Runs `app` in a loop of its own, with `companion` beside it, until SIGINT or SIGTERM: drains on the first, forces
+    on the second. Raises what keeps it from starting, or from going on."""
+    loop = asyncio.new_event_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(_main(app, companion))
+    finally:
+        left = wind_up(loop)
+        asyncio.set_event_loop(None)
+    if left:
+        # Threads of the user's own that never end would keep the interpreter from ending, signal after signal.
+        _log.warning("%d threads did not end and are left behind", left)
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+async def _main(app: Horae, companion: Companion) -> None:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     engine: Engine | None = None
+    reloads = _Reloads(companion)
+    failed = True
 
     def stop() -> None:
-        if told.is_set() and engine is not None:
-            engine.force()
+        if told.is_set():
+            companion.force()
+            if engine is not None:
+                engine.force()
         told.set()
 
     # Signals reach a process' main thread alone; elsewhere whoever started it ends it.
-    handled = SIGNALS if threading.current_thread() is threading.main_thread() else ()
-    for each in handled:
-        loop.add_signal_handler(each, stop)
+    handled: dict[int, Callable[[], None]] = {}
+    if threading.current_thread() is threading.main_thread():
+        handled = dict.fromkeys(SIGNALS, stop)
+        if companion.reloads:
+            handled[signal.SIGHUP] = reloads.ask
+    for each, handler in handled.items():
+        loop.add_signal_handler(each, handler)
     try:
+        await companion.prepare()
         engine = await app.open()
-        failed = loop.create_task(engine.failed())
-        waiting = loop.create_task(told.wait())
-        await asyncio.wait({failed, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if failed.done():
-            failed.result()
-        failed.cancel()
+        await companion.begin(engine)
+        await _until(told, engine.failed(), companion.failed())
+        failed = False
     finally:
-        await app.shut()
+        companion.stopping(failed)
+        await reloads.over()
+        await app.shut(companion.end)
         for each in handled:
             loop.remove_signal_handler(each)
+
+
+async def _until(told: asyncio.Event, *others: Any) -> None:
+    """Until somebody says stop, or one of the others has ended; what that raised is raised."""
+    waiting = [asyncio.ensure_future(each) for each in (told.wait(), *others)]
+    try:
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+class _Reloads:
+    """One at a time; whoever asks meanwhile has it done once more."""
+
+    def __init__(self, companion: Companion) -> None:
+        self._companion = companion
+        self._again = False
+        self._task: asyncio.Task[None] | None = None
+
+    def ask(self) -> None:
+        self._again = True
+        if self._task is not None and not self._task.done():
+            _log.info("asked to reload while a reload is under way: it is done once more after it")
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._reload())
+
+    async def _reload(self) -> None:
+        while self._again:
+            self._again = False
+            await self._companion.reload()
+
+    async def over(self) -> None:
+        """Whatever a reload waits for, a file that does not answer, say, keeps nobody from ending."""
+        self._again = False
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            _, left = await asyncio.wait([self._task], timeout=RELOAD_SECONDS)
+            if left:
+                _log.warning("a reload does not end and is left behind")

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from horae.app.loading import finder
-from horae.control.doctor import Examination, examine
 from horae.errors import InvalidStoreUrl, SchemaTooOld, StoreMissing, shown
 from horae.store.catalog import Catalog
 from horae.store.driver import Driver
@@ -91,15 +90,6 @@ async def open_present(url: str) -> Catalog:
         await store.driver.close()
         raise
     return store
-
-
-async def examine_store(url: str) -> Examination:
-    """What is wrong with the catalog behind a URL. Nothing is created: where there is none, that is raised."""
-    store = await open_present(url)
-    try:
-        return await examine(store)
-    finally:
-        await store.close()
 
 
 async def migrate_store(

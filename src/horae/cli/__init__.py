@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from horae.cli.arguments import build_parser
+from horae.cli.parsing import settled
 from horae.cli.screen import Screen
 from horae.errors import HoraeError, InvalidInput, StoreError
 
@@ -18,7 +19,12 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Errors of ours are told in a line or two, never as a traceback."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = settled(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["__complete"]:
+        # Asked by a shell at every Tab, and by nobody else.
+        from horae.cli.offering import offer
+
+        return offer(given[1:])
     parsed = build_parser(given).parse_args(given)
     screen = Screen(as_json=parsed.json)
     try:
@@ -38,4 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 4
     except KeyboardInterrupt:
         return 130
+    except Exception:  # noqa: BLE001 - whatever it is, it is a fault of ours, and has an exit code of its own
+        # Imported here: only those who need it pay for it.
+        import traceback
+
+        screen.errors.write(traceback.format_exc())
+        screen.errors.write("horae: this is a fault of Horae's own; what stands above says where\n")
+        return 4
     return code

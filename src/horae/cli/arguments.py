@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from horae.cli.groups import add_groups
-from horae.cli.parsing import Commands, Parser, add_store, command
+from horae.cli.parsing import Commands, Parser, add_store, command, file_name
+from horae.cli.service_commands import add_service_commands
 from horae.version import __version__
 
 _NEXT_EXAMPLES = """examples:
@@ -28,10 +29,6 @@ _MIGRATE_EXAMPLES = """examples:
   horae migrate --store sqlite:///horae.db
   horae migrate --store postgresql://horae@localhost/horae --dry-run
 """
-_DOCTOR_EXAMPLES = """examples:
-  horae doctor
-  horae doctor --store postgresql://horae@localhost/horae --json
-"""
 
 
 def build_parser(given: Sequence[str] | None = None) -> Parser:
@@ -47,16 +44,16 @@ def build_parser(given: Sequence[str] | None = None) -> Parser:
     _add_next(commands)
     _add_explain(commands)
     _add_lint(commands)
-    _add_demo(commands)
     _add_migrate(commands)
-    _add_doctor(commands)
+    add_service_commands(commands)
     add_groups(commands, wanted)
     return parser
 
 
 def _add_next(commands: Commands[Parser]) -> None:
     added = command(commands, "next", "Show when a schedule fires next.", _NEXT_EXAMPLES)
-    added.add_argument("target", help="a cron expression, 'every 90s', ISO 8601 such as P1M, or a krontab file")
+    target = "a cron expression, 'every 90s', ISO 8601 such as P1M, or a krontab file"
+    added.add_argument("target", type=file_name, help=target)
     added.add_argument("job", nargs="?", help="with a file: the job to show (all of them when left out)")
     added.add_argument("--tz", metavar="ZONE", help="IANA time zone of the schedule (default UTC)")
     added.add_argument("--count", "-n", type=int, help="how many occurrences (default 10)")
@@ -77,7 +74,8 @@ def _add_explain(commands: Commands[Parser]) -> None:
         _EXPLAIN_EXAMPLE,
     )
     added.add_argument("job", help="the job's name")
-    added.add_argument("--file", required=True, help="the krontab it is defined in ('-' for standard input)")
+    defined = "the krontab it is defined in ('-' for standard input)"
+    added.add_argument("--file", required=True, type=file_name, help=defined)
     added.add_argument("--at", default=None, metavar="TIME", help="nominal time of the run (default the next)")
 
 
@@ -88,30 +86,12 @@ def _add_lint(commands: Commands[Parser]) -> None:
         "Check krontab files: faults with line and column, and what was probably not meant.",
         _LINT_NOTES,
     )
-    added.add_argument("files", nargs="+", metavar="FILE", help="krontab files ('-' for standard input)")
+    added.add_argument("files", nargs="+", metavar="FILE", type=file_name, help="krontab files ('-': standard input)")
     added.add_argument("--strict", action="store_true", help="count warnings as faults")
-
-
-def _add_demo(commands: Commands[Parser]) -> None:
-    summary = "See it work: previews, then sample jobs that run for some seconds on a catalog of their own."
-    added = command(commands, "demo", summary)
-    added.add_argument("--seconds", type=float, default=8.0, help="how long the sample jobs run (default 8)")
-    added.add_argument(
-        "--no-run", action="store_true", help="only the previews, all of them; nothing is run or written"
-    )
-    added.add_argument("--save", metavar="FILE", help="write the sample jobs to FILE instead, to try them yourself")
 
 
 def _add_migrate(commands: Commands[Parser]) -> None:
     summary = "Create the catalog, or bring its schema up to date. Safe while others work, and to repeat."
     added = command(commands, "migrate", summary, _MIGRATE_EXAMPLES)
-    add_store(added, user=False)
+    add_store(added, user=False, server=False)
     added.add_argument("--dry-run", action="store_true", help="say what would be done and change nothing")
-
-
-def _add_doctor(commands: Commands[Parser]) -> None:
-    summary = (
-        "Say what is wrong with a catalog: jobs that no node can run, runs that wait too long, nodes that are gone."
-    )
-    added = command(commands, "doctor", summary, _DOCTOR_EXAMPLES)
-    add_store(added, user=False)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from horae.cli.opening import Catalog, opened
-from horae.cli.rows import show_rows
-from horae.control.shapes import verification_shape
-from horae.errors import InvalidInput, shown
+from horae.cli.opening import Catalog, opened, plain
+from horae.cli.rows import counted, harmless, show_rows
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
+    from horae.control.service import Service
+    from horae.desk.sights import AuditRow, Verification
 
-_MOST = 10_000
+_PAGE = 500
 _COLUMNS = ("number", "at", "event", "actor", "outcome", "job", "run", "details")
-_LATEST = """
-SELECT a.audit_no, a.at, a.event, a.actor, a.outcome, coalesce(j.job_name, t.job_name) AS job,
-    a.job_run_uuid, a.details
-FROM sys.audit a
-LEFT JOIN sys.jobs j ON j.job_uuid = a.job_uuid
-LEFT JOIN sys.job_tombstones t ON t.job_uuid = a.job_uuid
-ORDER BY a.audit_no DESC LIMIT {limit}
-"""
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
@@ -33,21 +26,16 @@ def run(arguments: Namespace, screen: Screen) -> int:
 
 
 def _verify(arguments: Namespace, screen: Screen, catalog: Catalog) -> int:
-    def progress(count: int) -> None:
-        screen.progress(f"{count} rows verified")
-
-    try:
-        found = catalog.ask(lambda service: service.people.verify_audit(head=arguments.head, progress=progress))
-    finally:
-        screen.progress("")
-    screen.data(verification_shape(found))
+    found = _verified(arguments, screen, catalog)
+    screen.data(plain(found))
     for each in found.findings:
-        screen.line(f"{screen.style(str(each.kind), 'red')} {each.message}")
+        screen.line(f"{screen.style(each.kind, 'red')} {harmless(each.message)}")
     if found.count > len(found.findings):
         screen.line(f"and {found.count - len(found.findings)} more")
     if found.count:
-        places = f"{found.count} place{'' if found.count == 1 else 's'}"
-        screen.line(screen.style(f"the trail was tampered with, in {places}", "red", "bold"))
+        screen.line(
+            screen.style(f"the trail was tampered with, in {counted(found.count, 'place')}", "red", "bold"),
+        )
     else:
         screen.line(screen.style("the trail is as it was written", "green"))
     unsealed = f", not sealed yet {found.unsealed}" if found.unsealed else ""
@@ -58,13 +46,68 @@ def _verify(arguments: Namespace, screen: Screen, catalog: Catalog) -> int:
     return 0 if found.ok else 1
 
 
+def _verified(arguments: Namespace, screen: Screen, catalog: Catalog) -> Verification:
+    """A long way for a long trail: where it is gone here, how far that is is told."""
+    if not catalog.is_local:
+        screen.progress("the server goes through the trail …")
+        try:
+            answer: Verification = catalog.call("verify_audit", head=arguments.head)
+        finally:
+            screen.progress("")
+        return answer
+    from horae.desk.making import verification
+
+    of = 0
+
+    def progress(count: int) -> None:
+        screen.bar(count, max(of, count), "rows verified")
+
+    async def work(service: Service) -> Any:
+        nonlocal of
+        # Only for how far it is: who may verify the trail is judged by what follows.
+        newest = await service.store.trail(limit=1)
+        of = newest[0].number if newest else 0
+        return await service.people.verify_audit(head=arguments.head, progress=progress)
+
+    try:
+        return verification(catalog.ask(work))
+    finally:
+        screen.progress("")
+
+
 def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> int:
-    if not 1 <= arguments.limit <= _MOST:
-        raise InvalidInput(f"Invalid --limit {shown(arguments.limit)}", hint=f"Give a whole number from 1 to {_MOST}.")
-    rows = catalog.ask(lambda service: service.select(_LATEST.format(limit=arguments.limit), most=_MOST))
-    listed = [[*row[:6], None if row[6] is None else f"occ_{row[6]}", row[7]] for row in rows]
-    screen.data({"audit": [dict(zip(_COLUMNS, row, strict=True)) for row in listed]})
-    if listed:
-        show_rows(screen, _COLUMNS, listed)
-    screen.line(screen.style(f"({len(listed)} row{'' if len(listed) == 1 else 's'})", "dim"))
+    found: list[AuditRow] = []
+    before = arguments.before
+    while len(found) < arguments.limit:
+        page = catalog.call(
+            "list_audit",
+            before=before,
+            limit=min(_PAGE, arguments.limit - len(found)),
+            event=arguments.event,
+            actor=arguments.actor,
+            job=arguments.job,
+        )
+        found += page.rows
+        before = page.next_before
+        if before is None:
+            break
+    screen.data({"audit": [_shape(each) for each in found]})
+    if screen.as_json:
+        return 0
+    if found:
+        rows = [
+            (each.number, each.at, each.event, each.actor, each.outcome, each.job, each.run_id, _details(each))
+            for each in found
+        ]
+        show_rows(screen, _COLUMNS, rows)
+    screen.line(screen.style(f"({counted(len(found), 'row')})", "dim"))
     return 0
+
+
+def _shape(row: AuditRow) -> dict[str, Any]:
+    whole = plain(row)
+    return {("run" if name == "run_id" else name): value for name, value in whole.items()}
+
+
+def _details(row: AuditRow) -> str:
+    return json.dumps(row.details, ensure_ascii=False) if row.details else ""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from horae.cli.opening import Catalog
+from horae.cli.opening import Catalog, LocalCatalog
 from horae.control.queries import VIEW
-from horae.control.service import Service
+from horae.control.tables import TABLES, readable
 from horae.ddl import completions
 from horae.ddl.printer import name_text
 from horae.ddl.text import RAW_WORDS, tokens
+from horae.errors import HoraeError
 
 try:
     import readline
@@ -24,15 +25,8 @@ _WORDS_OF_SELECT = (
     *("THEN", "ELSE", "END", "count(*)", "max(", "min(", "avg(", "sum("),
 )
 _TABLES_FOLLOW = ("FROM", "JOIN", "TABLE", ",")
-_TABLES = {
-    "sqlite": "SELECT m.name, p.name FROM sys.sqlite_schema m, pragma_table_info(m.name, 'sys') p"
-    " WHERE m.type IN ('table', 'view') ORDER BY m.name, p.cid",
-    "postgresql": "SELECT c.relname, a.attname FROM pg_catalog.pg_class c"
-    " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-    " JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-    " WHERE n.nspname = 'sys' AND c.relkind IN ('r', 'v') ORDER BY c.relname, a.attnum",
-}
-_UNREADABLE = frozenset({"secrets", "job_secrets", "tokens", "sessions"})
+_MOST_JOBS = 10_000
+"""More than that nobody completes; asking for them would keep whoever presses Tab waiting."""
 _COMMANDS = ("\\?", "\\j", "\\r", "\\d", "\\x", "\\timing", "\\q")
 
 
@@ -47,24 +41,38 @@ class Names:
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-async def table_names(service: Service, dialect: str) -> dict[str, tuple[str, ...]]:
-    """The catalog's tables that may be read, each with its columns."""
-    found: dict[str, tuple[str, ...]] = {}
-    for table, column in await service.select(_TABLES[dialect]):
-        if table not in _UNREADABLE and not table.startswith("sqlite_") and column != "password_hash":
-            found[table] = (*found.get(table, ()), column)
-    return found
+def table_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """The catalog's tables that may be read, each with its columns. Whose database it is is found out by asking."""
+    for number, dialect in enumerate(_dialects(catalog), start=1):
+        try:
+            rows = catalog.call("sql", text=TABLES[dialect]).results[-1].rows or []
+        except HoraeError:
+            if number == len(_dialects(catalog)):
+                raise
+            continue
+        return readable(rows)
+    return {}
 
 
-async def all_names(service: Service, dialect: str) -> Names:
+def _dialects(catalog: Catalog) -> tuple[str, ...]:
+    return (catalog.dialect,) if isinstance(catalog, LocalCatalog) else tuple(TABLES)
+
+
+def all_names(catalog: Catalog) -> Names:
     """What whoever asks may see. Nothing is asked that would be refused: a refusal is written down."""
-    jobs = tuple(job.name for job in await service.queries.jobs())
-    tables = await table_names(service, dialect) if service.gate.holds(VIEW) else {}
-    if not service.gate.is_open:
+    me = catalog.call("me")
+    jobs: tuple[str, ...] = ()
+    while len(jobs) < _MOST_JOBS:
+        page = catalog.call("list_jobs", offset=len(jobs), limit=1000)
+        jobs += tuple(job.name for job in page.jobs)
+        if page.next_offset is None:
+            break
+    tables = table_names(catalog) if me.is_admin or VIEW in me.grants else {}
+    if not me.is_admin:
         return Names(jobs, tables=tables)
-    users = tuple(user.name for user in await service.people.users())
-    roles = tuple(role.name for role in await service.people.roles())
-    secrets = tuple(dict.fromkeys(str(each["name"]) for each in await service.people.secrets()))
+    users = tuple(user.name for user in catalog.call("users").users)
+    roles = tuple(role.name for role in catalog.call("roles").roles)
+    secrets = tuple(dict.fromkeys(each.name for each in catalog.call("secrets").secrets))
     return Names(jobs, users, roles, secrets, tables)
 
 
@@ -173,5 +181,5 @@ class Completer:
         if self._names is None:
             if self._catalog.is_missing():
                 return Names()
-            self._names = self._catalog.ask(lambda service: all_names(service, self._catalog.dialect))
+            self._names = all_names(self._catalog)
         return self._names

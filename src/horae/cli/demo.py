@@ -1,286 +1,113 @@
-"""`horae demo`: what can be said before anything runs, then sample jobs that do run, on a catalog of their own."""
+"""`horae demo`: a world of sample jobs with weeks of history, its dashboard, and what goes on in it right now."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import pkgutil
+import socket
 import tempfile
 from argparse import Namespace
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from horae.cli import files
-from horae.cli.explain import show as show_explanation
-from horae.cli.heatmap import draw
-from horae.cli.lint import show as show_finding
-from horae.cli.next import show as show_preview
-from horae.control.calendar import Year, next_clock_change, this_year, year_of
-from horae.control.preview import (
-    Finding,
-    Preview,
-    explain_slot,
-    explanation_dict,
-    find_job,
-    jobs_of,
-    lint_files,
-    preview,
-    preview_jobs,
-    read_schedule,
-)
 from horae.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
-    from horae.app.horae import Horae
     from horae.cli.screen import Screen
+    from horae.cli.serving import Began
 
-_FILE = "demo.kron"
-_LONGEST = 3600
-_MOST_SHOWN = 12
-_DOUBTFUL = """30 2 * * * @tz(Europe/Berlin) name=in-the-gap command=/bin/true
-*/90 * * * * name=every-ninety command=/bin/true
-0 0 31 2 * name=never command=/bin/true
-0 9 * * 1-5 @win(after,1h) @only(hours=11) name=no-room command=/bin/true
-"""
+_TOUR_SECONDS = 8.0
+_LONGEST = 86_400
+_PORT = 8421
+_BAR = 30
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
-    moment = files.now()
-    text = (pkgutil.get_data("horae.cli", _FILE) or b"").decode()
-    if arguments.save is not None:
-        files.write_new(arguments.save, text)
+    seconds = arguments.seconds
+    if seconds is not None and not (isfinite(seconds) and 0 < seconds <= _LONGEST):
+        raise InvalidInput(f"Invalid --seconds {shown(seconds)}", hint=f"Give more than 0 and at most {_LONGEST}.")
+    if arguments.save is not None or arguments.tour or arguments.no_run:
+        # Imported here: the world needs none of it, and the tour nothing of the world.
+        from horae.cli.tour import run_tour, sample_schedules
+
+        if arguments.save is None:
+            return run_tour(arguments, screen, _TOUR_SECONDS if seconds is None else seconds)
+        files.write_new(arguments.save, sample_schedules())
         screen.data({"saved": arguments.save})
         screen.line(f"Saved the sample jobs. Now try: horae next {arguments.save}")
         return 0
-    if not isfinite(arguments.seconds) or not 0 < arguments.seconds <= _LONGEST:
-        raise InvalidInput(
-            f"Invalid --seconds {shown(arguments.seconds)}", hint=f"Give more than 0 and at most {_LONGEST}."
-        )
-    facts = _Facts.of(text, moment)
-    if screen.as_json:
-        # Nothing of the tour is shown, so that the one document is all there is.
-        ran = {} if arguments.no_run else {"ran": _run_jobs(screen, arguments.seconds)}
-        screen.data(facts.to_dict() | ran)
-        return 0
-    _say_what_will_run(screen, facts)
-    _see_the_clocks_change(screen, moment)
-    if arguments.no_run:
-        _rest_of_the_tour(screen, facts)
-        return 0
-    _step(screen, 3, "Run it", f"horae demo --seconds {arguments.seconds:g}")
-    _run_jobs(screen, arguments.seconds)
-    screen.line()
-    screen.line("The catalog was a file in a temporary folder, which is gone. More of what can be said beforehand:")
-    screen.line("  horae demo --no-run              why a run starts when it does, a year at once, mistakes found")
-    screen.line(f"  horae demo --save {_FILE}      the sample schedules, to try them yourself")
+    with tempfile.TemporaryDirectory(prefix="horae-demo-") as folder:
+        return _live(screen, Path(folder), arguments, seconds)
+
+
+def _live(screen: Screen, folder: Path, arguments: Namespace, seconds: float | None) -> int:
+    from horae.app.service import run_beside
+    from horae.cli.serving import Serving
+    from horae.config import Place, ServerSettings, parse_address
+    from horae.demo.history import Past
+    from horae.demo.world import EXTERNAL_JOB, EXTERNAL_NAME
+
+    # The dashboard tells everything that logs would, and more.
+    logging.getLogger("horae").addHandler(logging.NullHandler())
+    logging.getLogger("horae").propagate = False
+    given = None if arguments.http is None else parse_address(arguments.http, Place("the command line", "--http"))
+    began_at = monotonic()
+    screen.note("Making a month of history: the engine runs it all, on simulated time.")
+    past = Past(folder, tell=lambda share: screen.progress(_bar(screen, share)))
+    app = asyncio.run(past.live()).app
+    screen.progress("")
+
+    class Living(Serving):
+        """The world as it goes on, for as long as was said."""
+
+        async def begin(self, engine: Any) -> None:
+            await app.sql(EXTERNAL_JOB)
+            await app.trigger(EXTERNAL_NAME)
+            await super().begin(engine)
+
+        async def failed(self) -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await super().failed()
+
+    def told(began: Began) -> None:
+        _tell(screen, folder, began, monotonic() - began_at)
+
+    address = given or parse_address(f"127.0.0.1:{_free_port()}", Place("the command line", "--http"))
+    run_beside(app, Living(app, ServerSettings(http=address), told=told))
+    screen.line("The demonstration has ended; its catalog is gone.")
     return 0
 
 
-# ---- before anything runs --------------------------------------------------------------------------------------------
-
-
-class _Facts(NamedTuple):
-    """What the previews say."""
-
-    coming: Preview
-    trace: dict[str, Any]
-    year: Year
-    findings: tuple[Finding, ...]
-
-    @classmethod
-    def of(cls, text: str, moment: datetime) -> _Facts:
-        digest = find_job(text, "morning-digest", file=_FILE)
-        # A fixed Wednesday whose first candidates are rejected, so that the tour always has something to explain.
-        explanation, is_occurrence = explain_slot(digest, datetime(2026, 11, 4, 9, tzinfo=UTC))
-        weekdays = _weekdays()
-        return cls(
-            preview_jobs(jobs_of(text, file=_FILE), moment, 10, title=_FILE),
-            explanation_dict(explanation, is_occurrence=is_occurrence) | {"description": digest.schedule.describe()},
-            year_of(weekdays, this_year(moment, weekdays)),
-            tuple(lint_files({"doubtful.kron": _DOUBTFUL}, moment)),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "next": self.coming.to_dict(),
-            "explain": self.trace,
-            "calendar": self.year.to_dict(),
-            "lint": [finding.to_dict() for finding in self.findings],
-        }
-
-
-def _weekdays() -> Any:
-    return read_schedule("0 9 * * 1-5", tz="Europe/Berlin")
-
-
-def _say_what_will_run(screen: Screen, facts: _Facts) -> None:
-    _step(screen, 1, "Say what will run", f"horae next {_FILE}")
-    show_preview(screen, facts.coming)
-
-
-def _see_the_clocks_change(screen: Screen, moment: datetime) -> None:
-    spring = next_clock_change("Europe/Berlin", moment, forward=True) - timedelta(days=2)
-    asked = f'horae next "30 2 * * *" --tz Europe/Berlin -n 4 --from {spring.isoformat()[:16]}Z'
-    _step(screen, 2, "See the clocks change before they do", asked)
-    show_preview(screen, preview(read_schedule("30 2 * * *", tz="Europe/Berlin"), spring, 4))
-    autumn = next_clock_change("Australia/Lord_Howe", moment, forward=False) - timedelta(minutes=50)
-    asked = f'horae next "*/30 * * * *" --tz Australia/Lord_Howe -n 5 --from {autumn.isoformat()[:16]}Z'
+def _tell(screen: Screen, folder: Path, began: Began, seconds: float) -> None:
+    store = f"sqlite:///{folder / 'horae.db'}"
+    screen.data({"address": f"{began.address}/", "store": store, "jobs": began.jobs, "seconds": round(seconds, 2)})
+    screen.line(f"{began.jobs} sample jobs, a month of history, ready after {seconds:.1f} s.")
     screen.line()
-    screen.line(screen.style(f"$ {asked}", "dim"))
+    screen.line(f"  Dashboard   {screen.style(f'{began.address}/', 'bold', 'cyan')}")
+    screen.line(f"  From here   horae job list --server {began.address}")
+    screen.line(f"  Its file    {store}")
     screen.line()
-    show_preview(screen, preview(read_schedule("*/30 * * * *", tz="Australia/Lord_Howe"), autumn, 5))
+    screen.line("It stays until Ctrl-C, and leaves nothing behind. A tour on the terminal: horae demo --tour")
+    screen.flush()
 
 
-def _rest_of_the_tour(screen: Screen, facts: _Facts) -> None:
-    asked = f"horae explain morning-digest --at 2026-11-04T09:00:00Z --file {_FILE}"
-    _step(screen, 3, "Know why it starts when it starts", asked)
-    show_explanation(screen, facts.trace)
-    _step(screen, 4, "Look at a year at once", 'horae next "0 9 * * 1-5" --tz Europe/Berlin --calendar')
-    screen.line(f"  {_weekdays().describe()}")
-    screen.line()
-    draw(screen, facts.year)
-    _step(screen, 5, "Hear about mistakes before they run", "horae lint doubtful.kron")
-    for number, line in enumerate(_DOUBTFUL.splitlines(), start=1):
-        screen.line(f"  {screen.style(f'{number}  {line}', 'dim')}")
-    screen.line()
-    for finding in facts.findings:
-        show_finding(screen, finding)
-    screen.line()
-    screen.line(f"Nothing was run and nothing was written. To try these yourself: horae demo --save {_FILE}")
+def _bar(screen: Screen, share: float) -> str:
+    done = round(share * _BAR)
+    full, empty = ("#", ".") if screen.plain else ("█", "░")
+    return f"  {full * done}{empty * (_BAR - done)} {share * 100:3.0f} %"
 
 
-# ---- and then it runs ------------------------------------------------------------------------------------------------
-
-
-def _run_jobs(screen: Screen, seconds: float) -> dict[str, Any]:
-    # Imported here: without the engine, previews start sooner.
-    from horae.app.samples import sample_app
-
-    # The lines below tell everything that logs would.
-    logging.getLogger("horae").addHandler(logging.NullHandler())
-    with tempfile.TemporaryDirectory(prefix="horae-demo-") as folder:
-        return asyncio.run(_live(screen, sample_app(f"sqlite:///{folder}/horae.db"), seconds))
-
-
-async def _live(screen: Screen, app: Horae, seconds: float) -> dict[str, Any]:
-    _tell(screen, app)
-    specs = app.specs()
-    screen.table(
-        ("job", "schedule", "tasks", "what it does"),
-        [(each.name, str(each.schedule), str(len(each.tasks)), each.description) for each in specs],
-        ("bold",),
-    )
-    screen.line()
-    async with app:
-        await asyncio.sleep(seconds)
-    # The engine has stopped: what follows is read from the catalog.
-    try:
-        runs = await app.runs(limit=10_000)
-        report = await app.report(max(runs, key=_tells_most).run_id) if runs else None
-        output = {} if report is None else await _output(app, report)
-    finally:
-        await app.close()
-    _show_runs(screen, runs)
-    if report is not None:
-        _show_report(screen, report, output)
-    return {
-        "seconds": seconds,
-        "runs": [
-            {
-                "run_id": each.run_id,
-                "job": each.job_name,
-                "state": each.state,
-                "reason": each.reason,
-                "scheduled_time": each.scheduled_time.isoformat(),
-            }
-            for each in runs
-        ],
-        "report": None if report is None else report.to_dict(),
-    }
-
-
-def _tell(screen: Screen, app: Horae) -> None:
-    """Prints a line for each start, failed try and end, as they happen."""
-
-    def line(job: str, what: str, style: str) -> None:
-        clock = datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]
-        screen.line(f"  {screen.style(clock, 'dim')}  {job:13} {screen.style(what, style)}")
-        screen.flush()
-
-    @app.on_start
-    async def started(report: Any) -> None:
-        line(report.run.job_name, f"started, {_span(report.lag)} after its time", "dim")
-
-    @app.on_error
-    def failed(event: Any) -> None:
-        if hasattr(event, "attempt"):
-            line(event.job, f"{event.task}, attempt {event.attempt}: {event.error}", "yellow")
-
-    @app.on_complete
-    async def ended(report: Any) -> None:
-        style = "green" if report.outcome == "COMPLETED" else "red"
-        line(report.run.job_name, f"{report.outcome} in {_span(report.duration)}", style)
-
-
-def _tells_most(run: Any) -> tuple[bool, bool, bool, datetime]:
-    """Of the runs to show one in full: one that started, of several tasks, that did not go well, the latest."""
-    return run.started_at is not None, run.job_name == "etl", run.state == "FAILED", run.scheduled_time
-
-
-async def _output(app: Horae, report: Any) -> dict[str, str]:
-    """What each task of the run printed in its last try, by task name."""
-    found = {task.name: await app.output(task.attempts[-1].attempt_id) for task in report.tasks if task.attempts}
-    return {name: text for name, text in found.items() if text}
-
-
-def _show_runs(screen: Screen, runs: Sequence[Any]) -> None:
-    states: dict[str, int] = {}
-    for each in runs:
-        states[each.state] = states.get(each.state, 0) + each.count
-    told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    screen.line()
-    screen.line(screen.style("What the catalog says afterwards", "bold", "blue"))
-    screen.line()
-    screen.line(f"  {sum(states.values())} runs{f': {told}' if told else ' yet'}")
-    rows = [
-        (
-            f"{each.scheduled_time.astimezone():%H:%M:%S}",
-            each.job_name,
-            str(each.state),
-            _span(each.started_at - each.chosen_time) if each.started_at else "",
-            _span(each.completed_at - each.started_at) if each.started_at and each.completed_at else "",
-            str(each.retry_count or ""),
-            each.reason or "",
-        )
-        for each in runs[:_MOST_SHOWN]
-    ]
-    screen.line()
-    screen.table(("slot", "job", "state", "lag", "took", "retries", "reason"), rows, ("dim", "bold"))
-    if len(runs) > len(rows):
-        screen.line(screen.style(f"  … and {len(runs) - len(rows)} older ones", "dim"))
-
-
-def _show_report(screen: Screen, report: Any, output: dict[str, str]) -> None:
-    screen.line()
-    screen.line(screen.style("One run in full", "bold", "blue") + "   " + screen.style(report.run.run_id, "dim"))
-    screen.line()
-    for line in str(report).splitlines():
-        screen.line(f"  {line}")
-    for task, text in output.items():
-        screen.line()
-        screen.line(f"  what {task} printed")
-        for line in text.splitlines():
-            screen.line(screen.style(f"    {line}", "dim"))
-
-
-def _span(length: timedelta | None) -> str:
-    seconds = 0.0 if length is None else max(length.total_seconds(), 0.0)
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
-def _step(screen: Screen, number: int, title: str, command: str) -> None:
-    screen.line()
-    screen.line(screen.style(f"{number}. {title}", "bold", "blue") + "   " + screen.style(f"$ {command}", "dim"))
-    screen.line()
+def _free_port() -> int:
+    """The usual one, or any where that is taken."""
+    with socket.socket() as asked:
+        asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            asked.bind(("127.0.0.1", _PORT))
+        except OSError:
+            return 0
+    return _PORT

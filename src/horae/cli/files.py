@@ -1,4 +1,4 @@
-"""Reading what the user named: a file or standard input, as UTF-8, of a sane size; which store; the clock."""
+"""Reading what the user named: a file or standard input, as UTF-8, of a sane size; the store, the server; the clock."""
 
 from __future__ import annotations
 
@@ -8,16 +8,65 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from horae.errors import InvalidFile, NotFound, shown
+from horae.errors import InvalidFile, InvalidInput, NotFound, shown
 
 LARGEST_FILE = 16 * 1024 * 1024
 DEFAULT_STORE = "sqlite:///horae.db"
 
 
 def store_url(arguments: Namespace) -> str:
-    """The catalog's address: as the command line says, else as the environment does, else a file right here."""
-    url: str = arguments.store or os.environ.get("HORAE_STORE") or DEFAULT_STORE
+    """The catalog's address: as the command line says, else the environment, else [server] in horae.toml (so that
+    commands beside a server mean its catalog), else a file right here."""
+    url: str = arguments.store or os.environ.get("HORAE_STORE") or _configured_store(arguments) or DEFAULT_STORE
     return url
+
+
+def _configured_store(arguments: Namespace) -> str | None:
+    named = getattr(arguments, "config", None)
+    if named is None and not os.environ.get("HORAE_CONFIG") and not Path("horae.toml").exists():
+        return None
+    # Imported here: commands without a configuration start sooner.
+    from horae.config import load_configuration
+
+    return load_configuration(named).server.store
+
+
+def server_url(arguments: Namespace) -> str | None:
+    """The server that is to be asked instead of a store: as the command line says, else as the environment does. An
+    address of the web that is given as a store's is a server's too. None: a store is meant."""
+    if getattr(arguments, "server", None):
+        return str(arguments.server)
+    if arguments.store:
+        return str(arguments.store) if _is_web(arguments.store) else None
+    server, store = os.environ.get("HORAE_SERVER"), os.environ.get("HORAE_STORE")
+    if server and store:
+        raise InvalidInput(
+            "HORAE_SERVER and HORAE_STORE are both set, and only one of them can be meant",
+            hint="Unset one of them, or say --server or --store.",
+        )
+    return server or (store if store and _is_web(store) else None)
+
+
+def server_token(arguments: Namespace) -> str | None:
+    """The token to come in to a server with: the first line of the file that the command line names, else what the
+    environment has."""
+    name = arguments.token_file
+    if name is None:
+        return os.environ.get("HORAE_TOKEN", "").strip() or None
+    if name.startswith("horae_") and not Path(name).exists():
+        # It is not said again: it may be the token itself.
+        raise InvalidInput(
+            "--token-file takes the name of a file, and what was given is none",
+            hint="Put the token in a file that only you can read, or in HORAE_TOKEN.",
+        )
+    token = read_text(name).split("\n", 1)[0].strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise InvalidInput(f"There is no token in {shown(name)}", hint="horae token create > FILE makes one.")
+    return token
+
+
+def _is_web(url: str) -> bool:
+    return url.lower().startswith(("http://", "https://"))
 
 
 def read_text(name: str) -> str:

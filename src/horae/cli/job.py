@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from horae.cli.opening import Catalog, opened
-from horae.cli.rows import harmless, show_rows
-from horae.cli.run import show_runs
-from horae.control.preview import read_time
-from horae.control.service import Service
-from horae.control.shapes import job_shape, whole_job_shape
-from horae.ddl.printer import job_text
-from horae.errors import HoraeError, InvalidInput
+from horae.cli.opening import Catalog, opened, plain
+from horae.cli.rows import counted, harmless, show_rows
+from horae.cli.run import list_runs, show_runs
+from horae.cli.screen import STRIP, strip_of
+from horae.cli.times import typed_time
+from horae.cli.watch import watched
+from horae.errors import Conflict, InvalidInput, shown
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
+    from horae.desk.shapes import Job, JobPage, WholeJob
 
 _LIST = {
     "job": "name",
@@ -29,111 +29,199 @@ _LIST = {
 }
 _FEW = 5
 """Runs that are shown with their job."""
+_STRIP = 10
+"""Outcomes that are shown with each job of a list."""
+_PAGE = 500
+_KINDS = {"python": "PYTHON", "sql": "SQL", "procedure": "PROCEDURE", "command": "EXTERNAL"}
+_FORMS = {"sql": "in SQL", "toml": "in jobs.toml", "krontab": "as a krontab line"}
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
     with opened(arguments) as catalog:
+        drawing = _DRAWN.get(arguments.action)
+        if drawing is not None:
+            return watched(arguments, screen, catalog, lambda drawn: drawing(arguments, drawn, catalog))
         _ACTIONS[arguments.action](arguments, screen, catalog)
     return 0
 
 
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+
 def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    state = None if arguments.state is None else arguments.state.upper()
-    found = catalog.ask(lambda service: service.queries.jobs(arguments.tag, state))
-    jobs = [job_shape(job) for job in found]
-    screen.data({"jobs": jobs})
-    if jobs:
-        show_rows(screen, list(_LIST), [[job[key] for key in _LIST.values()] for job in jobs])
-    screen.line(screen.style(f"({len(jobs)} job{'' if len(jobs) == 1 else 's'})", "dim"))
-
-
-def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    async def work(service: Service) -> tuple[Any, Any]:
-        return await service.queries.get_job(arguments.name), await service.queries.runs(arguments.name, limit=_FEW)
-
-    record, runs = catalog.ask(work)
-    job = whole_job_shape(record)
-    try:
-        statement: str | None = job_text(record.definition.spec, state=record.state)
-    except HoraeError:
-        # Not every job can be said in SQL: schedules of the user's own, say.
-        statement = None
-    screen.data(job | {"sql": statement})
+    jobs, last = _pages(arguments, screen, catalog)
+    document: dict[str, Any] = {"jobs": plain(jobs)}
+    if arguments.limit is not None or arguments.offset:
+        document |= {"total": last.total, "next_offset": last.next_offset}
+    screen.data(document)
     if screen.as_json:
         return
-    screen.line(screen.style(job["name"], "bold") + (f"  {harmless(job['description'])}" if job["description"] else ""))
-    schedule = "none: it runs only when somebody asks"
-    if job["schedule"] is not None:
-        schedule = f"{job['schedule']}: {job['schedule_description']} ({job['timezone']})"
-    for label, value in (
-        ("state", _state(job)),
-        ("schedule", schedule),
-        ("next run", job["next_run_time"] or "-"),
-        ("moved", f"the run of {job['moved']['slot']} to {job['moved']['to']}" if job["moved"] else None),
-        ("depends on", ", ".join(job["depends_on"])),
-        ("tags", ", ".join(job["tags"])),
-        ("owner", job["owner"]),
-        ("runs as", job["run_as"]),
-        ("version", f"{job['version']}, of {job['updated_at']}"),
-        ("created", f"{job['created_at']} by {job['created_by']}"),
-    ):
-        if value:
-            screen.line(f"  {screen.style(f'{label:<11}', 'dim')} {harmless(str(value))}")
-    screen.line()
-    tasks = [[task["name"], task["kind"], task["handler"]] for task in job["definition"]["tasks"]]
-    show_rows(screen, ["task", "kind", "work"], tasks)
-    if statement is not None:
-        screen.line()
-        screen.line(harmless(statement) + ";")
-    screen.line()
-    show_runs(screen, runs)
+    if jobs:
+        rows = [[*(getattr(job, key) for key in _LIST.values()), strip_of(screen, _states(job))] for job in jobs]
+        show_rows(screen, [*_LIST, "latest"], rows, styles={"latest": STRIP, "job": "bold"})
+    of = f" of {last.total}" if last.total > len(jobs) else ""
+    screen.line(screen.style(f"({counted(len(jobs), 'job')}{of})", "dim"))
 
 
-def _state(job: dict[str, Any]) -> str:
-    until = f" until {job['paused_until']}" if job["paused_until"] else ""
-    note = f" ({job['pause_note']})" if job["pause_note"] else ""
-    return f"{job['state']}{until}{note}"
+def _pages(arguments: Namespace, screen: Screen, catalog: Catalog) -> tuple[list[Job], JobPage]:
+    """All pages, or as many as are wanted; and the last of them."""
+    found: list[Job] = []
+    offset = arguments.offset
+    while True:
+        wanted = _PAGE if arguments.limit is None else min(_PAGE, arguments.limit - len(found))
+        page: JobPage = catalog.call(
+            "list_jobs",
+            search=arguments.search,
+            state=arguments.state,
+            tag=arguments.tag,
+            owner=arguments.owner,
+            sort=arguments.sort,
+            descending=arguments.descending,
+            offset=offset,
+            limit=wanted,
+            outcomes=0 if screen.as_json else _STRIP,
+        )
+        found += page.jobs
+        if page.next_offset is None or (arguments.limit is not None and len(found) >= arguments.limit):
+            return found, page
+        offset = page.next_offset
+
+
+def _states(job: Job) -> list[str]:
+    """The oldest first, as time runs."""
+    return [each.state for each in reversed(job.outcomes or [])]
 
 
 def _runs(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    state = None if arguments.state is None else arguments.state.upper()
+    show_runs(screen, list_runs(catalog, arguments, arguments.name))
 
-    async def work(service: Service) -> Any:
-        if arguments.name is not None:
-            # A name that no job has is probably mistyped; but what is left of a dropped job's history can be read.
-            found = await service.queries.runs(arguments.name, state, arguments.limit)
-            if not found:
-                await service.queries.get_job(arguments.name)
-            return found
-        return await service.queries.runs(None, state, arguments.limit)
 
-    show_runs(screen, catalog.ask(work))
+def _versions(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    found: list[Any] = []
+    before = None
+    while len(found) < arguments.limit:
+        wanted = min(_PAGE, arguments.limit - len(found))
+        page = catalog.call("job_versions", name=arguments.name, before=before, limit=wanted)
+        found += page.versions
+        before = page.next_before
+        if before is None:
+            break
+    screen.data({"job": arguments.name, "versions": plain(found)})
+    if found:
+        rows = [
+            (each.version, each.created_at, each.author, each.source, each.reason, "; ".join(each.changes))
+            for each in found
+        ]
+        show_rows(screen, ("version", "written", "by", "from", "why", "changes"), rows)
+    screen.line(screen.style(f"({counted(len(found), 'version')})", "dim"))
+
+
+# ---- one job ---------------------------------------------------------------------------------------------------------
+
+
+def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    job: WholeJob = catalog.call("get_job", name=arguments.name)
+    if arguments.form is not None:
+        _show_form(arguments.form, screen, job)
+        return
+    screen.data(plain(job))
+    if screen.as_json:
+        return
+    screen.line(
+        screen.style(harmless(job.name), "bold") + (f"  {harmless(job.description)}" if job.description else "")
+    )
+    schedule = "none: it runs only when somebody asks"
+    if job.schedule is not None:
+        schedule = f"{job.schedule}: {job.schedule_description} ({job.timezone})"
+    for label, value in (
+        ("state", _state(screen, job)),
+        ("schedule", harmless(schedule)),
+        ("next run", job.next_run_time or "-"),
+        ("moved", f"the run of {job.moved.slot} to {job.moved.to}" if job.moved else None),
+        ("depends on", harmless(", ".join(job.depends_on))),
+        ("needed by", harmless(", ".join(job.dependents))),
+        ("tags", harmless(", ".join(job.tags))),
+        ("owner", harmless(job.owner)),
+        ("runs as", harmless(job.run_as or "")),
+        ("version", f"{job.version}, of {job.updated_at}"),
+        ("created", f"{job.created_at} by {harmless(job.created_by)}"),
+    ):
+        if value:
+            screen.line(f"  {screen.style(f'{label:<11}', 'dim')} {value}")
+    screen.line()
+    tasks = job.definition.get("tasks")
+    if tasks:
+        show_rows(screen, ["task", "kind", "work"], [(task["name"], *_work(task)) for task in tasks])
+    else:
+        show_rows(screen, ["kind", "work"], [_work(job.definition)])
+    text = f"{job.sql};" if job.sql is not None else job.toml
+    if text:
+        screen.line()
+        screen.line(harmless(text.rstrip("\n")))
+    screen.line()
+    show_runs(screen, catalog.call("job_runs", name=arguments.name, limit=_FEW).runs)
+
+
+def _work(table: Mapping[str, Any]) -> tuple[str, str]:
+    """What a table of jobs.toml, a task's or that of a job with one task, says is to be done."""
+    return next(((kind, str(table[key])) for key, kind in _KINDS.items() if key in table), ("", ""))
+
+
+def _show_form(form: str, screen: Screen, job: WholeJob) -> None:
+    """Just the text, as it is: whoever keeps it in a file can make the job of it again."""
+    text: str | None = getattr(job, form)
+    if text is None:
+        raise Conflict(
+            f"Job {shown(job.name)} cannot be said {_FORMS[form]}",
+            hint="horae job show shows what it is in other ways.",
+        )
+    screen.data({"name": job.name, form: text})
+    ending = ";" if form == "sql" else ""
+    screen.line((text if screen.width is None else harmless(text)).removesuffix("\n") + ending)
+
+
+def _state(screen: Screen, job: WholeJob) -> str:
+    until = f" until {job.paused_until}" if job.paused_until else ""
+    note = f" ({harmless(job.pause_note)})" if job.pause_note else ""
+    return f"{screen.state(job.state)}{until}{note}"
+
+
+def _explain(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    at = None if arguments.at is None else typed_time(catalog, arguments.at, "--at", arguments.name)
+    found = catalog.call("explain_job", name=arguments.name, at=at)
+    screen.data(plain(found))
+    widest = max((len(step) for step, _ in found.steps), default=0)
+    for step, verdict in found.steps:
+        told = harmless(verdict)
+        screen.line(
+            f"  {screen.style(step.ljust(widest), 'dim')}  {screen.style(told, 'bold') if step == 'verdict' else told}"
+        )
+
+
+def _calendar(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    from horae.cli.heatmap import draw_job
+
+    found = catalog.call("job_calendar", name=arguments.name, year=arguments.year)
+    screen.data(plain(found))
+    if not screen.as_json:
+        screen.line(screen.style(harmless(found.job), "bold"))
+        screen.line()
+        draw_job(screen, found)
+
+
+# ---- what is done with it --------------------------------------------------------------------------------------------
 
 
 def _pause(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    async def work(service: Service) -> datetime | None:
-        until = None if arguments.until is None else await _time(service, arguments.name, arguments.until, "--until")
-        await service.commands.pause(arguments.name, until, arguments.note)
-        return until
-
-    until = catalog.ask(work)
-    ending = "" if until is None else f" until {_told(until)}"
-    _done(screen, arguments, f"paused {arguments.name}{ending}", until=None if until is None else _told(until))
+    until = None if arguments.until is None else typed_time(catalog, arguments.until, "--until", arguments.name)
+    done = catalog.call("pause", name=arguments.name, until=until, note=arguments.note)
+    told = None if until is None else until.isoformat(timespec="seconds").replace("+00:00", "Z")
+    _done(arguments, screen, done, until=told)
 
 
-def _resume(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    catalog.ask(lambda service: service.commands.resume(arguments.name))
-    _done(screen, arguments, f"resumed {arguments.name}")
-
-
-def _enable(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    catalog.ask(lambda service: service.commands.enable(arguments.name))
-    _done(screen, arguments, f"enabled {arguments.name}")
-
-
-def _disable(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    catalog.ask(lambda service: service.commands.disable(arguments.name))
-    _done(screen, arguments, f"disabled {arguments.name}")
+def _switch(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    """Resumes, enables or disables it."""
+    _done(arguments, screen, catalog.call(arguments.action, name=arguments.name))
 
 
 def _trigger(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
@@ -145,64 +233,39 @@ def _trigger(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
             raise InvalidInput(
                 f"--payload is not JSON: {error}", hint="""Write --payload '{"day": "2027-03-01"}', in quotes."""
             ) from None
-    found = catalog.ask(lambda service: service.commands.trigger(arguments.name, payload, arguments.key))
-    again = "" if found.fresh else f", which was asked for before and is {found.state}"
-    values = {"run_id": found.run_id, "state": str(found.state), "fresh": found.fresh}
-    _done(screen, arguments, f"run {found.run_id} of {arguments.name}{again}", **values)
+    _done(arguments, screen, catalog.call("trigger", name=arguments.name, payload=payload, key=arguments.key))
 
 
 def _reschedule(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    async def work(service: Service) -> tuple[datetime, datetime]:
-        at = await _time(service, arguments.name, arguments.at, "AT")
-        return await service.commands.reschedule(arguments.name, at), at
-
-    slot, at = catalog.ask(work)
-    told = f"the run of {_told(slot)} starts at {_told(at)}"
-    _done(screen, arguments, f"{arguments.name}: {told}", slot=_told(slot), at=_told(at))
+    at = typed_time(catalog, arguments.at, "AT", arguments.name)
+    _done(arguments, screen, catalog.call("reschedule", name=arguments.name, at=at))
 
 
 def _backfill(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    async def work(service: Service) -> list[str]:
-        start = await _time(service, arguments.name, arguments.start, "START")
-        end = await _time(service, arguments.name, arguments.end, "END")
-        return [each.run_id for each in await service.commands.backfill(arguments.name, start, end)]
-
-    runs = catalog.ask(work)
-    told = f"{len(runs)} run{'' if len(runs) == 1 else 's'} of {arguments.name} to catch up"
-    _done(
-        screen, arguments, told if runs else f"nothing to catch up: every slot of {arguments.name} has a run", runs=runs
-    )
+    start = typed_time(catalog, arguments.start, "START", arguments.name)
+    end = typed_time(catalog, arguments.end, "END", arguments.name)
+    _done(arguments, screen, catalog.call("backfill", name=arguments.name, start=start, end=end))
 
 
 def _drop(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    catalog.ask(lambda service: service.commands.drop(arguments.name, arguments.keep_history))
-    _done(screen, arguments, f"dropped {arguments.name}" + (", keeping its history" if arguments.keep_history else ""))
+    _done(arguments, screen, catalog.call("drop_job", name=arguments.name, keep_history=arguments.keep_history))
 
 
-def _done(screen: Screen, arguments: Namespace, message: str, **values: Any) -> None:
-    screen.data({"job": arguments.name, "action": arguments.action, "message": message} | values)
-    screen.line(harmless(message))
+def _done(arguments: Namespace, screen: Screen, answer: Any, **values: Any) -> None:
+    first = {"job": arguments.name, "action": arguments.action, "message": answer.message}
+    screen.data(first | plain(answer) | values)
+    screen.line(harmless(answer.message))
 
 
-async def _time(service: Service, job: str, text: str, name: str) -> datetime:
-    """A time as it was typed, on the job's own clocks where it says nothing else."""
-    found = await service.queries.get_job(job)
-    schedule = found.definition.spec.schedule
-    return read_time(text, "UTC" if schedule is None else schedule.timezone, await service.now(), name)
-
-
-def _told(at: datetime) -> str:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-_ACTIONS = {
-    "list": _list,
-    "show": _show,
-    "runs": _runs,
+_DRAWN: dict[str, Callable[[Namespace, Screen, Catalog], None]] = {"list": _list, "show": _show, "runs": _runs}
+_ACTIONS: dict[str, Callable[[Namespace, Screen, Catalog], None]] = {
+    "explain": _explain,
+    "calendar": _calendar,
+    "versions": _versions,
     "pause": _pause,
-    "resume": _resume,
-    "enable": _enable,
-    "disable": _disable,
+    "resume": _switch,
+    "enable": _switch,
+    "disable": _switch,
     "trigger": _trigger,
     "reschedule": _reschedule,
     "backfill": _backfill,

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
 Command = Callable[[argparse.Namespace, "Screen"], int]
 STORE_HELP = "the catalog (default $HORAE_STORE, else sqlite:///horae.db)"
+SERVER_HELP = "ask a running server instead, http://HOST:PORT (default $HORAE_SERVER)"
+FILE_HELP = "the file that has the token for the server (default: the token is $HORAE_TOKEN)"
+WATCH = 2.0
+"""Seconds after which a watched command looks again, whether or not it noticed a change."""
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]+")
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is usually behind words too many: an expression the shell took apart, a password for all to see."""
+    """Says what is usually behind words too many: an expression the shell took apart, a password for all to see.
+
+    Options are not to be shortened: `--token` would be the file of a token, and the token told as a file's name.
+    """
+
+    def __init__(self, *positional: Any, **keywords: Any) -> None:
+        super().__init__(*positional, **{"allow_abbrev": False} | keywords)
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments"):
@@ -28,10 +40,80 @@ class Parser(argparse.ArgumentParser):
                 message = "--password takes no value: it is asked for, or read from standard input"
             elif "secret" in said:
                 message = "a secret's value is never an argument: it is asked for, or read from standard input"
+            elif any(word == "--token" or word.startswith("--token=") for word in sys.argv):
+                message = "a token is never an argument: it is in $HORAE_TOKEN, or in a file, --token-file FILE"
         super().error(message)
 
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no other name for what it gives
+
+
+# ---- what an argument is: read as it stands; the shell's completion knows them by these ------------------------------
+
+
+def job_name(text: str) -> str:
+    return text
+
+
+def run_id(text: str) -> str:
+    return text
+
+
+def user_name(text: str) -> str:
+    return text
+
+
+def role_name(text: str) -> str:
+    return text
+
+
+def who_name(text: str) -> str:
+    """A user or a role."""
+    return text
+
+
+def secret_name(text: str) -> str:
+    return text
+
+
+def token_id(text: str) -> str:
+    return text
+
+
+def file_name(text: str) -> str:
+    return text
+
+
+def job_state(text: str) -> str:
+    return text
+
+
+def run_state(text: str) -> str:
+    return text
+
+
+def run_origin(text: str) -> str:
+    return text
+
+
+def counted(least: int, most: int) -> Callable[[str], int]:
+    """Whole numbers within bounds."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch("-?[0-9]{1,12}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def seconds(text: str) -> float:
+    if not _NUMBER.fullmatch(text) or not 0 < float(text) <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, more than 0 and at most 86400")
+    return float(text)
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
 
 
 def command(
@@ -44,7 +126,9 @@ def command(
     return added
 
 
-def action(actions: Commands[Parser], name: str, summary: str, epilog: str = "", *, store: bool = True) -> Parser:
+def action(
+    actions: Commands[Parser], name: str, summary: str, epilog: str = "", *, store: bool = True, user: bool = True
+) -> Parser:
     """One of a group's commands. Those that have to do with a store are done in somebody's name."""
     added = _added(actions, name, summary, epilog)
     # Also before the action, where the group's own takes it: here it must not take that back.
@@ -55,14 +139,48 @@ def action(actions: Commands[Parser], name: str, summary: str, epilog: str = "",
         help="print one JSON document instead of text",
     )
     if store:
-        add_store(added)
+        add_store(added, user=user)
     return added
 
 
-def add_store(added: argparse.ArgumentParser, *, user: bool = True) -> None:
-    added.add_argument("--store", metavar="URL", help=STORE_HELP)
+def add_store(added: argparse.ArgumentParser, *, user: bool = True, server: bool = True) -> None:
+    """Where the catalog is: a store that is opened here, or, with `server`, a running server."""
+    if not server:
+        added.add_argument("--store", metavar="URL", help=STORE_HELP)
+    else:
+        either = added.add_mutually_exclusive_group()
+        either.add_argument("--store", metavar="URL", help=STORE_HELP)
+        either.add_argument("--server", metavar="URL", help=SERVER_HELP)
+        added.add_argument("--token-file", metavar="FILE", type=file_name, help=FILE_HELP)
     if user:
-        added.add_argument("--user", metavar="NAME", help="do it as this user (default: as whoever opens the store)")
+        added.add_argument(
+            "--user",
+            metavar="NAME",
+            type=user_name,
+            help="do it as this user, on a store that is opened here (default: as whoever opens it)",
+        )
+
+
+def add_watch(added: argparse.ArgumentParser) -> None:
+    added.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        type=seconds,
+        const=WATCH,
+        help=f"show it again at every change, and every SECONDS at least (default {WATCH:g}), until Ctrl-C",
+    )
+
+
+def settled(words: Sequence[str]) -> list[str]:
+    """The words with a value for each `--watch` that has none: else it would take the next word, a job's name say."""
+    found: list[str] = []
+    for index, word in enumerate(words):
+        if word == "--":
+            return [*found, *words[index:]]
+        following = words[index + 1] if index + 1 < len(words) else ""
+        found.append(f"{word}={WATCH:g}" if word == "--watch" and not _NUMBER.fullmatch(following) else word)
+    return found
 
 
 def late(module: str) -> Command:

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from horae.cli.asking import hidden
-from horae.cli.opening import Catalog, opened
-from horae.cli.rows import show_rows
+from horae.cli.opening import Catalog, opened, plain
+from horae.cli.rows import counted, harmless, show_rows
 from horae.control.people import Privilege
-from horae.control.service import Service
-from horae.control.shapes import role_shape, user_shape
 from horae.ddl.printer import name_text
-from horae.ddl.session import Session
 from horae.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
@@ -41,10 +38,11 @@ def run(arguments: Namespace, screen: Screen) -> int:
             names = ", ".join(name_text(name) for name in arguments.name)
             _carry_out(screen, catalog, f"DROP {arguments.group} {names}")
         elif arguments.group == "role":
-            catalog.ask(lambda service: service.people.create_role(arguments.name, arguments.description))
-            _done(screen, arguments, f"created role {arguments.name}")
+            made = catalog.call("create_role", name=arguments.name, description=arguments.description)
+            _done(screen, made)
         elif arguments.action == "create":
-            _create(arguments, screen, catalog, password)
+            made = catalog.call("create_user", name=arguments.name, password=password, is_admin=arguments.admin)
+            _done(screen, made, has_password=password is not None)
         else:
             _alter(arguments, screen, catalog, password)
     return 0
@@ -52,36 +50,27 @@ def run(arguments: Namespace, screen: Screen) -> int:
 
 def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
     if arguments.group == "user":
-        users = [user_shape(each) for each in catalog.ask(lambda service: service.people.users())]
-        screen.data({"users": users})
+        users = catalog.call("users").users
+        screen.data({"users": plain(users)})
         rows = [
             [
-                user["name"],
-                "ENABLED" if user["is_enabled"] else "DISABLED",
-                user["is_admin"],
-                user["has_password"],
-                ", ".join(user["roles"]),
-                ", ".join(user["grants"]),
+                user.name,
+                "ENABLED" if user.is_enabled else "DISABLED",
+                user.is_admin,
+                user.has_password,
+                ", ".join(user.roles),
+                ", ".join(user.grants),
             ]
             for user in users
         ]
         show_rows(screen, ["user", "state", "admin", "password", "roles", "grants"], rows)
         return
-    roles = [role_shape(each) for each in catalog.ask(lambda service: service.people.roles())]
-    screen.data({"roles": roles})
+    roles = catalog.call("roles").roles
+    screen.data({"roles": plain(roles)})
     if roles:
-        listed = [
-            [role["name"], ", ".join(role["members"]), ", ".join(role["grants"]), role["description"]] for role in roles
-        ]
+        listed = [[role.name, ", ".join(role.members), ", ".join(role.grants), role.description] for role in roles]
         show_rows(screen, ["role", "members", "grants", "description"], listed)
-    screen.line(screen.style(f"({len(roles)} role{'' if len(roles) == 1 else 's'})", "dim"))
-
-
-def _create(arguments: Namespace, screen: Screen, catalog: Catalog, password: str | None) -> None:
-    name = arguments.name
-    catalog.ask(lambda service: service.people.create_user(name, password, is_admin=arguments.admin))
-    without = "" if password else f", without a password (horae user alter {name} --password sets one)"
-    _done(screen, arguments, f"created user {name}{without}", has_password=password is not None)
+    screen.line(screen.style(f"({counted(len(roles), 'role')})", "dim"))
 
 
 def _alter(arguments: Namespace, screen: Screen, catalog: Catalog, password: str | None) -> None:
@@ -89,12 +78,14 @@ def _alter(arguments: Namespace, screen: Screen, catalog: Catalog, password: str
         raise InvalidInput(
             "Nothing is to be changed", hint="Give --password, --admin, --no-admin, --enable or --disable."
         )
-    catalog.ask(
-        lambda service: service.people.alter_user(
-            arguments.name, password=password, is_admin=arguments.admin, is_enabled=arguments.enable
-        )
+    altered = catalog.call(
+        "alter_user",
+        name=arguments.name,
+        password=password,
+        is_admin=arguments.admin,
+        is_enabled=arguments.enable,
     )
-    _done(screen, arguments, f"altered user {arguments.name}")
+    _done(screen, altered)
 
 
 def grant_statement(arguments: Namespace) -> str:
@@ -140,14 +131,11 @@ def read_privileges(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _carry_out(screen: Screen, catalog: Catalog, statement: str) -> None:
-    async def work(service: Service) -> Any:
-        return await Session(service).run(statement)
-
-    result = catalog.ask(work)
-    screen.data(result.to_dict() | {"count": result.rowcount})
-    screen.line(result.message)
+    result = catalog.call("sql", text=statement).results[-1]
+    screen.data({"statement": result.statement, "message": result.message, "count": result.rowcount})
+    screen.line(harmless(result.message))
 
 
-def _done(screen: Screen, arguments: Namespace, message: str, **values: Any) -> None:
-    screen.data({"name": arguments.name, "message": message} | values)
-    screen.line(message)
+def _done(screen: Screen, told: Any, **values: Any) -> None:
+    screen.data(plain(told) | values)
+    screen.line(harmless(told.message))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from horae.cli.screen import STATE
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
@@ -43,13 +45,24 @@ def harmless(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "·" for letter in text)
 
 
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def show_rows(
-    screen: Screen, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, by_column: bool = False
+    screen: Screen,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    by_column: bool = False,
+    styles: Mapping[str, str] | None = None,
 ) -> None:
-    """The rows as a table, or, with `by_column`, one column to a line."""
+    """The rows as a table, or, with `by_column`, one column to a line. Columns called `state` are coloured by what they
+    say, others by the style that `styles` names for them."""
     cells = [[told(value, column) for value, column in zip(row, columns, strict=True)] for row in rows]
     if not by_column:
-        hidden = screen.table(columns, cells, cut=True)
+        named = {"state": STATE} | dict(styles or {})
+        hidden = screen.table(columns, cells, [named.get(column, "") for column in columns], cut=True)
         if hidden:
             screen.line(screen.style(f"  {hidden} more columns do not fit: --json has them (\\x in the shell)", "dim"))
         return

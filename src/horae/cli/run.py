@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from horae.cli.opening import Catalog, opened
-from horae.cli.rows import harmless, show_rows
-from horae.control.service import Service
-from horae.control.shapes import run_shape
-from horae.errors import NotFound, shown
+from horae.cli.opening import Catalog, opened, plain
+from horae.cli.rows import counted, harmless, show_rows
+from horae.cli.times import typed_time
+from horae.cli.watch import watched
+from horae.errors import InvalidInput
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
+    from horae.desk.shapes import Output, Run, WholeRun
 
 _LIST = {
     "run": "run_id",
@@ -23,87 +24,168 @@ _LIST = {
     "started": "started_at",
     "seconds": "duration_seconds",
     "origin": "origin",
-    "why": "why",
 }
 _ATTEMPT = "attempt_"
+_PAGE = 500
+_OFTEN = 0.5
+"""Seconds after which a run that is followed is looked at again."""
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
     with opened(arguments) as catalog:
+        drawing = _DRAWN.get(arguments.action)
+        if drawing is not None:
+            return watched(arguments, screen, catalog, lambda drawn: drawing(arguments, drawn, catalog))
         _ACTIONS[arguments.action](arguments, screen, catalog)
     return 0
 
 
-def show_runs(screen: Screen, records: Sequence[Any]) -> None:
+def list_runs(catalog: Catalog, arguments: Namespace, job: str | None) -> list[Run]:
+    """As many of the newest as the arguments want, page by page."""
+    since, until = (
+        None if text is None else typed_time(catalog, text, name, job, gone=True)
+        for name, text in (("--since", arguments.since), ("--until", arguments.until))
+    )
+    found: list[Run] = []
+    before: str | None = None
+    while True:
+        page = catalog.call(
+            "list_runs",
+            job=job,
+            state=arguments.state,
+            origin=arguments.origin,
+            since=since,
+            until=until,
+            before=before,
+            limit=min(_PAGE, arguments.limit - len(found)),
+        )
+        found += page.runs
+        before = page.next_before
+        if before is None or len(found) >= arguments.limit:
+            return found
+
+
+def show_runs(screen: Screen, runs: Sequence[Run]) -> None:
     """Runs as a table, or as one document."""
-    runs = [run_shape(record) for record in records]
-    screen.data({"runs": runs})
+    screen.data({"runs": plain(runs)})
+    if screen.as_json:
+        return
     if runs:
-        rows = [[(each | {"why": each["reason"] or each["error"]})[key] for key in _LIST.values()] for each in runs]
-        show_rows(screen, list(_LIST), rows)
-    screen.line(screen.style(f"({len(runs)} run{'' if len(runs) == 1 else 's'})", "dim"))
+        rows = [[*(getattr(each, key) for key in _LIST.values()), _why(each)] for each in runs]
+        show_rows(screen, [*_LIST, "why"], rows)
+    screen.line(screen.style(f"({counted(len(runs), 'run')})", "dim"))
+
+
+def _why(each: Run) -> str:
+    """What there is to say of it besides its state."""
+    several = f"{each.count} slots" if each.count > 1 else ""
+    waits = f"waits for {each.waiting_for}" if each.waiting_for else ""
+    return "; ".join(part for part in (each.reason or each.error or "", waits, several) if part)
 
 
 def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    state = None if arguments.state is None else arguments.state.upper()
-    show_runs(screen, catalog.ask(lambda service: service.queries.runs(arguments.job, state, arguments.limit)))
+    show_runs(screen, list_runs(catalog, arguments, arguments.job))
 
 
 def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    report = catalog.ask(lambda service: service.queries.report(arguments.id))
-    screen.data(report.to_dict())
-    screen.line(harmless(str(report)))
+    whole: WholeRun = catalog.call("get_run", run_id=arguments.id)
+    report = plain(whole.report)
+    screen.data(report | {name: value for name, value in plain(whole).items() if name not in ("run", "report")})
+    if screen.as_json:
+        return
+    for line in harmless(whole.report.text).splitlines():
+        screen.line(line)
+    from horae.cli.gantt import draw
+
+    draw(screen, whole.report)
 
 
 def _output(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    async def work(service: Service) -> list[dict[str, Any]]:
-        if arguments.id.startswith(_ATTEMPT):
-            return [{"attempt_id": arguments.id, "text": await service.queries.output(arguments.id)}]
-        report = await service.queries.report(arguments.id)
-        tasks = [task for task in report.tasks if arguments.task in (None, task.name)]
-        if not tasks and arguments.task is not None:
-            raise NotFound(
-                f"The run has no task {shown(arguments.task)}",
-                hint=f"Known so far: {', '.join(task.name for task in report.tasks) or 'none'}.",
-            )
-        return [
-            {
-                "attempt_id": attempt.attempt_id,
-                "task": task.name,
-                "attempt": attempt.number,
-                "text": await service.queries.output(attempt.attempt_id),
-            }
-            for task in tasks
-            for attempt in task.attempts
-        ]
-
-    found = catalog.ask(work)
-    screen.data({"id": arguments.id, "output": found})
+    if arguments.follow:
+        _follow(arguments, screen, catalog)
+        return
+    if arguments.id.startswith(_ATTEMPT):
+        found = [catalog.call("attempt_output", attempt_id=arguments.id)]
+    else:
+        found = catalog.call("run_output", run_id=arguments.id, task=arguments.task).output
+    screen.data({"id": arguments.id, "output": plain(found)})
     if screen.as_json:
         return
     for each in found:
         if len(found) > 1:
-            screen.line(screen.style(f"== {each['task']}, attempt {each['attempt']} ==", "dim"))
-        text = each["text"] if screen.width is None else harmless(each["text"])
-        if text:
-            screen.line(text.removesuffix("\n"))
-    if not any(each["text"] for each in found):
+            screen.line(_title(screen, each))
+        if each.text:
+            screen.line(_printed(screen, each.text).removesuffix("\n"))
+    if not any(each.text for each in found):
         screen.note("nothing was printed" if found else "nothing was tried yet")
 
 
+def _follow(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    """Shows what is printed as it comes, until the run has ended. In JSON, each part is a document on a line."""
+    if arguments.id.startswith(_ATTEMPT):
+        raise InvalidInput("--follow is for a run, and this is the id of an attempt", hint="Give the run's id.")
+    screen.one_line = True
+    places: dict[str, int] = {}
+    last = ""
+    while True:
+        # Asked before what is printed: what was said last thing is not missed.
+        is_active = catalog.call("get_run", run_id=arguments.id).is_active
+        for each in _parts(arguments, catalog, places):
+            places[each.attempt_id] = each.next
+            if not each.text:
+                continue
+            screen.data(plain(each))
+            if last not in ("", each.attempt_id) or (not last and len(places) > 1):
+                screen.line(_title(screen, each))
+            last = each.attempt_id
+            if not screen.as_json:
+                screen.out.write(_printed(screen, each.text))
+        screen.flush()
+        if not is_active:
+            return
+        catalog.wait(_OFTEN)
+
+
+def _parts(arguments: Namespace, catalog: Catalog, places: dict[str, int]) -> list[Output]:
+    from msgspec.structs import replace
+
+    report = catalog.call("report", run_id=arguments.id)
+    found = []
+    for task in report.tasks:
+        if arguments.task not in (None, task.name):
+            continue
+        for attempt in task.attempts:
+            part = catalog.call(
+                "attempt_output", attempt_id=attempt.attempt_id, after=places.get(attempt.attempt_id, 0)
+            )
+            found.append(replace(part, task=task.name, attempt=attempt.number))
+    return found
+
+
+def _title(screen: Screen, each: Output) -> str:
+    return screen.style(f"== {harmless(each.task or '')}, attempt {each.attempt} ==", "dim")
+
+
+def _printed(screen: Screen, text: str) -> str:
+    return text if screen.width is None else harmless(text)
+
+
 def _cancel(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    state = catalog.ask(lambda service: service.commands.cancel(arguments.id))
-    told = f"{arguments.id} is asked to stop" if state == "RUNNING" else f"{arguments.id} is {state}"
-    screen.data({"run_id": arguments.id, "state": str(state), "message": told})
-    screen.line(told)
+    _done(screen, catalog.call("cancel", run_id=arguments.id, reason=arguments.reason))
 
 
 def _replay(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    found = catalog.ask(lambda service: service.commands.replay(arguments.id, arguments.reason, arguments.task))
-    told = f"run {found.run_id} does again what {arguments.id} did"
-    values = {"run_id": found.run_id, "replay_of": arguments.id, "state": str(found.state)}
-    screen.data(values | {"message": told})
-    screen.line(told)
+    _done(screen, catalog.call("replay", run_id=arguments.id, reason=arguments.reason, task=arguments.task))
 
 
-_ACTIONS = {"list": _list, "show": _show, "output": _output, "cancel": _cancel, "replay": _replay}
+def _done(screen: Screen, answer: Any) -> None:
+    screen.data(plain(answer))
+    screen.line(harmless(answer.message))
+
+
+_DRAWN: dict[str, Callable[[Namespace, Screen, Catalog], None]] = {"list": _list, "show": _show}
+_ACTIONS: dict[str, Callable[[Namespace, Screen, Catalog], None]] = {
+    "output": _output,
+    "cancel": _cancel,
+    "replay": _replay,
+}

@@ -10,20 +10,53 @@ from typing import Any, TextIO
 
 from horae.errors import HoraeError
 
+STATE = "state"
+"""The style of a column of states: each in the colour that it means."""
+_STATES = {
+    **dict.fromkeys(("ENABLED", "COMPLETED", "SUCCESS", "ALIVE", "yes"), "green"),
+    **dict.fromkeys(("FAILED", "FAILED_STALE", "TIMEOUT", "LOST", "MISSED", "UNSCHEDULABLE", "DEAD", "no"), "red"),
+    **dict.fromkeys(("PAUSED", "COMPLETED_WITH_ERRORS", "CANCELLED", "SILENT"), "yellow"),
+    **dict.fromkeys(("DISABLED", "SKIPPED"), "dim"),
+    **dict.fromkeys(("RUNNING",), "cyan"),
+    **dict.fromkeys(("PENDING", "QUEUED"), "blue"),
+}
+STRIP = "strip"
+"""The style of a column of outcomes: each sign in the colour of the state that it stands for."""
+_SIGNS = {
+    "COMPLETED": "■+",
+    "COMPLETED_WITH_ERRORS": "▲!",
+    "FAILED": "✗x",
+    "FAILED_STALE": "✗x",
+    "CANCELLED": "◆c",
+    "SKIPPED": "·.",
+    "MISSED": "○o",
+    "UNSCHEDULABLE": "○o",
+    "RUNNING": "▶>",
+}
+_BAR = 24
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
 class Screen:
     """One command's output. In JSON mode text is dropped and `data` is printed, so a command need not ask."""
 
-    def __init__(self, *, as_json: bool = False, out: TextIO | None = None, errors: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        one_line: bool = False,
+        out: TextIO | None = None,
+        errors: TextIO | None = None,
+    ) -> None:
+        """`one_line`: each JSON document is on one, for those who read them as they come."""
         self.as_json = as_json
+        self.one_line = one_line
         self.out = _writable(out if out is not None else sys.stdout)
         self.errors = _writable(errors if errors is not None else sys.stderr)
         wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
         self.colour = wanted and (forced or self.out.isatty())
-        self.plain = not _can_write(self.out, "░▒▓█■·")
+        self.plain = not _can_write(self.out, "░▒▓█■·▲✗◆○▶")
         """The stream takes no more than ASCII pictures."""
 
     def style(self, text: str, *names: str) -> str:
@@ -31,13 +64,22 @@ class Screen:
             return text
         return f"\033[{';'.join(_STYLES[name] for name in names)}m{text}\033[0m"
 
+    def state(self, text: str) -> str:
+        """A state in its colour."""
+        return self.coloured(text, text)
+
+    def coloured(self, text: str, state: str) -> str:
+        """The text in the colour that a state has."""
+        style = _STATES.get(state)
+        return text if style is None else self.style(text, style)
+
     def line(self, text: str = "") -> None:
         if not self.as_json:
             self.out.write(f"{text}\n")
 
     def data(self, value: Any) -> None:
         if self.as_json:
-            self.out.write(_json(value))
+            self.out.write(_json(value, one_line=self.one_line))
 
     def table(
         self,
@@ -65,9 +107,20 @@ class Screen:
             for column, cell in enumerate(row):
                 text = cell.ljust(widths[column]) if column < len(row) - 1 else cell
                 style = styles[column] if column < len(styles) else ""
-                cells.append(self.style(text, style) if style and cell else text)
+                if style == STATE:
+                    style = _STATES.get(cell, "")
+                if style == STRIP:
+                    cells.append("".join(self._sign(sign) for sign in text))
+                else:
+                    cells.append(self.style(text, style) if style and cell else text)
             self.line("  " + "  ".join(cells).rstrip())
         return hidden
+
+    def _sign(self, sign: str) -> str:
+        for state, signs in _SIGNS.items():
+            if sign in signs:
+                return self.style(sign, _STATES[state])
+        return sign
 
     @property
     def width(self) -> int | None:
@@ -92,6 +145,13 @@ class Screen:
             self.errors.write(f"\r\033[K{text}")
             self.errors.flush()
 
+    def bar(self, done: int, of: int, what: str) -> None:
+        """How far a long work is, as `progress`."""
+        full = _BAR if of <= 0 else min(_BAR, done * _BAR // of)
+        begun, left = ("#", ".") if self.plain else ("█", "░")
+        percent = 100 if of <= 0 else min(100, done * 100 // of)
+        self.progress(f"{begun * full}{left * (_BAR - full)} {percent:3}%  {done} of {of} {what}")
+
     def error(self, error: HoraeError) -> None:
         """Tells an error on the error stream: what, where, and the next step."""
         if self.as_json:
@@ -103,6 +163,11 @@ class Screen:
 
     def flush(self) -> None:
         self.out.flush()
+
+
+def strip_of(screen: Screen, states: Sequence[str]) -> str:
+    """Outcomes as one sign each."""
+    return "".join(_SIGNS.get(state, "  ")[1 if screen.plain else 0] for state in states)
 
 
 def fitted(widths: Sequence[int], room: int, *, least: int = 6, between: int = 2) -> list[int]:
@@ -138,8 +203,10 @@ def _can_write(stream: TextIO, text: str) -> bool:
     return True
 
 
-def _json(value: Any) -> str:
+def _json(value: Any, *, one_line: bool = False) -> str:
     # Imported here: text output starts sooner without.
     import json
 
+    if one_line:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=True) + "\n"
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"

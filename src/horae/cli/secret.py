@@ -7,12 +7,13 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from horae.cli.asking import hidden
-from horae.cli.opening import Catalog, opened
-from horae.cli.rows import show_rows
+from horae.cli.opening import Catalog, opened, plain
+from horae.cli.rows import counted, harmless, show_rows
 from horae.control.people import generate_key
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
+    from horae.desk.persons import Told
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
@@ -31,39 +32,25 @@ def run(arguments: Namespace, screen: Screen) -> int:
         if arguments.action == "list":
             _list(screen, catalog)
         elif arguments.action == "rotate":
-            count = catalog.ask(lambda service: service.people.rotate_secrets())
+            count = catalog.call("rotate_secrets").rotated
             screen.data({"rotated": count})
             screen.line(f"{count} secret{' was' if count == 1 else 's were'} encrypted under the current master key")
         elif value is not None:
-            _set(arguments, screen, catalog, value)
+            _done(arguments, screen, catalog.call("put_secret", name=arguments.name, value=value, job=arguments.job))
         else:
-            catalog.ask(lambda service: service.people.drop_secret(arguments.name, job=arguments.job))
-            _done(screen, arguments, f"secret {arguments.name}{_of(arguments)} is gone")
+            _done(arguments, screen, catalog.call("drop_secret", name=arguments.name, job=arguments.job))
     return 0
 
 
 def _list(screen: Screen, catalog: Catalog) -> None:
-    found = catalog.ask(lambda service: service.people.secrets())
-    secrets = [
-        each | {"updated_at": None if each["updated_at"] is None else f"{each['updated_at']:%Y-%m-%dT%H:%M:%SZ}"}
-        for each in found
-    ]
-    screen.data({"secrets": secrets})
+    secrets = catalog.call("secrets").secrets
+    screen.data({"secrets": plain(secrets)})
     if secrets:
-        columns = ("name", "job", "key_id", "updated_at")
-        show_rows(screen, ("secret", "job", "key", "changed"), [[each[name] for name in columns] for each in secrets])
-    screen.line(screen.style(f"({len(secrets)} secret{'' if len(secrets) == 1 else 's'})", "dim"))
+        rows = [(each.name, each.job, each.key_id, each.updated_at) for each in secrets]
+        show_rows(screen, ("secret", "job", "key", "changed"), rows)
+    screen.line(screen.style(f"({counted(len(secrets), 'secret')})", "dim"))
 
 
-def _set(arguments: Namespace, screen: Screen, catalog: Catalog, value: str) -> None:
-    catalog.ask(lambda service: service.people.put_secret(arguments.name, value, job=arguments.job, replace=True))
-    _done(screen, arguments, f"secret {arguments.name}{_of(arguments)} is kept")
-
-
-def _of(arguments: Namespace) -> str:
-    return "" if arguments.job is None else f" of job {arguments.job}"
-
-
-def _done(screen: Screen, arguments: Namespace, message: str) -> None:
-    screen.data({"name": arguments.name, "job": arguments.job, "message": message})
-    screen.line(message)
+def _done(arguments: Namespace, screen: Screen, told: Told) -> None:
+    screen.data({"name": arguments.name, "job": arguments.job, "message": told.message})
+    screen.line(harmless(told.message))

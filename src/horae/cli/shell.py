@@ -142,7 +142,7 @@ class Shell:
         self._carry_out(f"SHOW JOB RUNS FOR {named}" if job else "SHOW JOB RUNS")
 
     def _describe(self, table: str) -> None:
-        found = self._catalog.ask(lambda service: table_names(service, self._catalog.dialect))
+        found = table_names(self._catalog)
         if not table:
             show_rows(self._screen, ("table", "columns"), [(f"sys.{name}", len(found[name])) for name in sorted(found)])
             return

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from horae.cli import files
 from horae.cli.opening import Catalog, opened
 from horae.cli.rows import harmless, show_rows
-from horae.control.service import Service
 from horae.ddl import parse
 from horae.ddl.session import READING, Result, Session
 from horae.ddl.statements import AlterUser, CreateSecret, CreateUser
+from horae.ddl.text import split
+from horae.desk.asking import LONGEST_SQL
 from horae.errors import HoraeError, InvalidInput, InvalidStatement
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
+    from horae.control.service import Service
 
 _OFTEN = 0.2
 """Seconds before the first sign of progress, and between two."""
+Told = Callable[[Result], None]
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
@@ -39,34 +43,98 @@ def carry_out(catalog: Catalog, screen: Screen, text: str, *, each: bool = False
     """Carries out the statements of `text` and shows what each came to."""
     _see_to_the_catalog(catalog, screen, text)
     done: list[Result] = []
-    told_at, is_told = monotonic(), False
+    progress = _Progress(screen)
 
-    def progress(count: int, of: int) -> None:
-        nonlocal told_at, is_told
-        if monotonic() - told_at >= _OFTEN:
-            told_at, is_told = monotonic(), True
-            screen.progress(f"{count} of {of} statements")
-
-    async def work(service: Service) -> None:
-        async for result in Session(service).results(text, each=each, progress=progress):
-            if is_told:
-                screen.progress("")
-            done.append(result)
-            show(screen, result, by_column=by_column)
+    def came(result: Result) -> None:
+        progress.clear()
+        done.append(result)
+        show(screen, result, by_column=by_column)
 
     try:
-        catalog.ask(work)
+        if catalog.is_local:
+            _here(catalog, text, came, progress, each=each)
+        elif each:
+            _one_by_one(catalog, text, came, progress)
+        else:
+            for result in catalog.call("sql", text=_sendable(text)).results:
+                came(_result(result))
         if not done:
             raise InvalidStatement("There is no statement", line=1, column=1, hint="Write one: SHOW JOBS.")
     except HoraeError as error:
-        if is_told:
-            screen.progress("")
+        progress.clear()
         if done and screen.as_json:
             screen.data({"results": [result.to_dict() for result in done]})
             screen.flush()
         _place(error, text)
         raise
+    progress.clear()
     screen.data({"results": [result.to_dict() for result in done]})
+
+
+class _Progress:
+    """How many of the statements are done: told after a while, and not too often."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._told_at = monotonic()
+        self._is_told = False
+
+    def __call__(self, count: int, of: int) -> None:
+        if monotonic() - self._told_at >= _OFTEN:
+            self._told_at, self._is_told = monotonic(), True
+            self._screen.bar(count, of, "statements")
+
+    def clear(self) -> None:
+        if self._is_told:
+            self._is_told = False
+            self._screen.progress("")
+
+
+def _here(catalog: Catalog, text: str, came: Told, progress: _Progress, *, each: bool) -> None:
+    async def work(service: Service) -> None:
+        async for result in Session(service).results(text, each=each, progress=progress):
+            came(result)
+
+    catalog.ask(work)
+
+
+def _one_by_one(catalog: Catalog, text: str, came: Told, progress: _Progress) -> None:
+    """Sends a server one statement after the other, so that what was done before a fault is told. All of them are read
+    here first, as they are where a store is opened: a slip in the last one is found before anything is done."""
+    parse(text)
+    pieces = list(split(text))
+    for number, piece in enumerate(pieces):
+        progress(number, len(pieces))
+        try:
+            for result in catalog.call("sql", text=_sendable(piece.text)).results:
+                came(_result(result))
+        except HoraeError as error:
+            error.details["line"] = piece.mark.line
+            raise
+
+
+def _sendable(text: str) -> str:
+    if not text.strip():
+        raise InvalidStatement("There is no statement", line=1, column=1, hint="Write one: SHOW JOBS.")
+    if len(text) > LONGEST_SQL:
+        raise InvalidInput(
+            f"{len(text):,} characters are too many to send at once: a server takes {LONGEST_SQL:,}",
+            hint="Split the file, or send its statements one by one (--each).",
+        )
+    return text
+
+
+def _result(found: Any) -> Result:
+    """What a server told, as it would be had here."""
+    rows = [tuple(row) for row in found.rows or ()]
+    return Result(
+        found.statement,
+        found.message,
+        rows,
+        tuple(found.columns or ()),
+        rowcount=found.rowcount,
+        cut=found.cut,
+    )
 
 
 def show(screen: Screen, result: Result, *, by_column: bool = False) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from time import time_ns
 from typing import Any, TypeVar
 
 from horae.core import ids
 from horae.core.access import Privilege
 from horae.core.ids import checked_name
-from horae.core.instant import aware
-from horae.core.job import JobSpec
+from horae.core.instant import FIRST, aware, instant, seconds_of
+from horae.core.job import JobSpec, check_depth, job_not_found
 from horae.core.lifecycle import JobState, RunState
-from horae.errors import Conflict, InvalidInput, JobNotFound, StoreConflict, StoreUnavailable, shown
+from horae.core.schedule import Schedule
+from horae.errors import Conflict, InvalidInput, StoreConflict, StoreUnavailable, shown
 from horae.security.access import Gate
 from horae.store.port import Admission, Admitted, Defined, JobRecord, Origin, Store
 from horae.store.repeat import repeated
@@ -24,6 +25,9 @@ from horae.store.repeat import repeated
 Answer = TypeVar("Answer")
 MOST_BACKFILLED = 100_000
 ADMITTED_AT_ONCE = 500
+BACKFILLED_AT_ONCE = 100
+"""Runs of a backfill in one transaction: others have their turn between."""
+_WALKED_AT_ONCE = 1_000
 
 
 class RunRef(str):
@@ -97,6 +101,7 @@ class Commands(Asking):
 
     async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef:
         """A run now, beside the schedule. The same key always answers with the same run."""
+        check_depth(payload, f"payload for job {shown(name)}")
         await self._may(Privilege.EXECUTE_JOB, name, "run it")
         if payload is not None and self._gate is not None:
             await self._gate.require_owner(name, "run it with another payload")
@@ -114,6 +119,10 @@ class Commands(Asking):
         job = await self._job(name)
         if job.state is JobState.DISABLED:
             raise Conflict(f"Job {shown(name)} is disabled: there is nothing to pause", hint="Enable it first.")
+        if end is not None and end <= await self._store.now():
+            raise InvalidInput(
+                f"Job {shown(name)} cannot be paused until {shown(end)}, which has passed", hint="Give a time to come."
+            )
         await self._set_state(name, JobState.PAUSED, until=end, note=note)
 
     async def resume(self, name: str) -> None:
@@ -176,7 +185,7 @@ class Commands(Asking):
         )
 
     async def backfill(self, name: str, start: datetime, end: datetime) -> tuple[RunRef, ...]:
-        """A run for each past slot from `start` to `end` that has no run that started, the oldest first."""
+        """A run for each past slot from `start` to `end`, or to now, that has no run that started, the oldest first."""
         first, last = aware(start, "start"), aware(end, "end")
         if first > last:
             raise InvalidInput(
@@ -187,37 +196,52 @@ class Commands(Asking):
         schedule = job.definition.spec.schedule
         if schedule is None:
             raise InvalidInput(f"Job {shown(name)} has no schedule to take slots from", hint="Trigger it instead.")
+        now = await self._asked(self._store.now)
+        if first > now:
+            raise InvalidInput(
+                f"Nothing has passed since {shown(first)}, which is to come",
+                hint="Backfill takes past slots of the schedule; those to come run by themselves.",
+            )
+        slots = await self._open_slots(name, schedule, first, min(last, now))
+        found: list[RunRef] = []
+        for index in range(0, len(slots), BACKFILLED_AT_ONCE):
+            batch = [
+                Admission(name, Origin.BACKFILL, self._by, scheduled_time=slot)
+                for slot in slots[index : index + BACKFILLED_AT_ONCE]
+            ]
+            admitted = await self._asked(lambda batch=batch: self._store.admit(batch))  # type: ignore[misc]  # mypy: bound
+            found += [RunRef.of(each) for each in admitted]
+            await asyncio.sleep(0)
+        return tuple(found)
+
+    async def _open_slots(self, name: str, schedule: Schedule, first: datetime, last: datetime) -> list[datetime]:
+        """The slots from `first` to `last` that no run of the schedule has started for."""
         begun = await self._started_slots(name, first)
-        slots: list[datetime] = []
-        for slot in schedule.between(first - timedelta(seconds=1), last):
-            if slot >= first and slot not in begun:
-                slots.append(slot)
-            if len(slots) > MOST_BACKFILLED:
+        found: list[datetime] = []
+        for walked, slot in enumerate(_slots_from(schedule, first, last), start=1):
+            if slot not in begun:
+                found.append(slot)
+            if len(found) > MOST_BACKFILLED:
                 raise InvalidInput(
                     f"More than {MOST_BACKFILLED} slots lie between {shown(first)} and {shown(last)}",
                     hint="Backfill a shorter span at a time.",
                 )
-        found: list[RunRef] = []
-        for index in range(0, len(slots), ADMITTED_AT_ONCE):
-            batch = [
-                Admission(name, Origin.BACKFILL, self._by, scheduled_time=slot)
-                for slot in slots[index : index + ADMITTED_AT_ONCE]
-            ]
-            admitted = await self._asked(lambda batch=batch: self._store.admit(batch))  # type: ignore[misc]  # mypy: bound
-            found += [RunRef.of(each) for each in admitted]
-        return tuple(found)
+            if not walked % _WALKED_AT_ONCE:
+                await asyncio.sleep(0)
+        return found
 
     async def _started_slots(self, name: str, first: datetime) -> set[datetime]:
         """The slots from `first` on that a run of the schedule has started for."""
         begun: set[datetime] = set()
         before: str | None = None
+        earliest = instant(max(seconds_of(first) - 2 * 86_400, FIRST))
         while True:
             page = await self._store.runs(job=name, before=before, limit=1000)
             begun |= {
                 run.scheduled_time for run in page if run.started_at is not None and run.origin is Origin.SCHEDULE
             }
             # Runs come newest first, and none is born more than a window before its slot.
-            if len(page) < 1000 or page[-1].created_at < first - timedelta(days=2):
+            if len(page) < 1000 or page[-1].created_at < earliest:
                 return begun
             before = page[-1].run_id
 
@@ -285,11 +309,13 @@ class Definer:
                 answer.set_result(each)
 
 
+def _slots_from(schedule: Schedule, first: datetime, last: datetime) -> Iterator[datetime]:
+    """The slots from `first` to `last`, both included."""
+    before = instant(max(seconds_of(first) - 1, FIRST))
+    return (slot for slot in schedule.between(before, last) if slot >= first)
+
+
 def _fail(batch: Sequence[tuple[JobSpec, asyncio.Future[Defined]]], error: Exception) -> None:
     for _, answer in batch:
         if not answer.done():
             answer.set_exception(error)
-
-
-def job_not_found(name: str) -> JobNotFound:
-    return JobNotFound(f"There is no job {shown(name)}", hint="Names are exact; list them with app.jobs().")

@@ -3,64 +3,143 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from horae.control.queries import Queries
+from horae.control.service import Kept
+from horae.control.surroundings import Checked, Surroundings, look_around
 from horae.core.lifecycle import JobState, RunState
-from horae.core.needs import told
+from horae.core.needs import may_import, told
 from horae.errors import HoraeError
-from horae.store.port import JobRecord, NodeRecord, RunRecord, Store
+from horae.store.port import JobRecord, NodeRecord, RunRecord
 
 OVERDUE = timedelta(minutes=5)
+UNDECIDED = timedelta(seconds=30)
+SILENT = timedelta(minutes=1)
 LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`level` is error (something does not run) or warning (something may not)."""
+    """`level` is error (something does not run) or warning (something may not); `check` is what showed it."""
 
     level: str
     subject: str
     message: str
     hint: str
+    check: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        return {"level": self.level, "subject": self.subject, "message": self.message, "hint": self.hint}
+        return {
+            "level": self.level,
+            "subject": self.subject,
+            "message": self.message,
+            "hint": self.hint,
+            "check": self.check,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found, and what was looked at."""
+    """What was found, and what was looked at: `checks` says of each thing in a few words how it is."""
 
     findings: tuple[Finding, ...]
     jobs: int
     nodes: int
     waiting: int
+    checks: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         found = [each.to_dict() for each in self.findings]
-        return {"findings": found, "jobs": self.jobs, "nodes": self.nodes, "waiting": self.waiting}
+        return {
+            "findings": found,
+            "jobs": self.jobs,
+            "nodes": self.nodes,
+            "waiting": self.waiting,
+            "checks": dict(self.checks),
+        }
 
 
-async def examine(store: Store) -> Examination:
-    """Looks at nodes, jobs and the runs that wait."""
+async def examine(store: Kept, around: Surroundings | None = None, more: Sequence[Checked] = ()) -> Examination:
+    """Looks at nodes, jobs and runs, and at what is `around` the catalog; `more` was looked at before."""
     jobs = await Queries(store).jobs()
     nodes = await store.nodes()
     alive = [node for node in nodes if node.state == "ALIVE" and not node.lock_free]
     waiting = await store.runs(state=RunState.PENDING, limit=LOOKED_AT)
+    running = await store.runs(state=RunState.RUNNING, limit=LOOKED_AT)
     now = await store.now()
     due = [run for run in waiting if run.not_before is not None and run.not_before <= now]
-    findings = [
-        *_of_nodes(nodes, alive, jobs),
-        *_of_schedules(jobs),
-        *_of_handlers(jobs, alive, due),
-        *_of_overdue(due, alive, [run for run in due if run.not_before is not None and now - run.not_before > OVERDUE]),
-    ]
+    late = [run for run in due if run.not_before is not None and now - run.not_before > OVERDUE]
+    stuck = _of_running(running, jobs, nodes, now)
+    checked = {
+        "nodes": (f"{len(alive)} alive", [*_of_nodes(nodes, alive, jobs), *_of_silent(alive, now)]),
+        "schedules": (f"{len(jobs)} jobs", _of_schedules(jobs)),
+        "tasks": (
+            f"{len({each for job in jobs for each in job.definition.handlers})} needed",
+            _of_handlers(jobs, alive, due),
+        ),
+        "slots": await _of_slots(store),
+        "waiting": (f"{len(due)} runs due, {len(late)} for long", _of_overdue(due, alive, late)),
+        "running": (f"{len(running)} runs", stuck),
+    }
+    findings = [replace(each, check=name) for name, (_, found) in checked.items() for each in found]
+    checks = {name: said for name, (said, _) in checked.items()}
+    for each in [*more, *await look_around(store, around or Surroundings(), jobs)]:
+        checks[each.name] = each.said
+        findings += [Finding(fault.level, fault.subject, fault.message, fault.hint, each.name) for fault in each.faults]
     findings.sort(key=lambda each: (each.level, each.subject))
-    return Examination(tuple(findings), len(jobs), len(alive), len(due))
+    return Examination(tuple(findings), len(jobs), len(alive), len(due), checks)
+
+
+async def _of_slots(store: Kept) -> tuple[str, list[Finding]]:
+    overdue = await store.overdue(UNDECIDED)
+    if not overdue.undecided:
+        return "all decided", []
+    since = overdue.oldest_undecided
+    message = f"{overdue.undecided} jobs are due and nobody has planned them" + (
+        "" if since is None else f", {overdue.undecided_job} since {since:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    hint = "Nodes that are alive plan what is due: look at their logs, and whether the database is slow."
+    return f"{overdue.undecided} overdue", [Finding("error", overdue.undecided_job or "slots", message, hint)]
+
+
+def _of_running(
+    running: Sequence[RunRecord], jobs: Sequence[JobRecord], nodes: Sequence[NodeRecord], now: datetime
+) -> list[Finding]:
+    """Runs that should have ended, and runs whose node is dead. What was parked in between is given its time twice."""
+    limits = {job.name: job.definition.settings.execution_timeout for job in jobs}
+    graces = {job.name: job.definition.settings.cancel_grace for job in jobs}
+    dead = {node.node for node in nodes if node.state == "DEAD"}
+    found = []
+    for run in running:
+        limit = limits.get(run.job_name)
+        if run.owner in dead:
+            hint = "Any node that lives takes it over within half a minute; start one if there is none."
+            found.append(Finding("warning", run.job_name, f"{run.run_id} belongs to a node that is dead", hint))
+        elif limit is not None and run.started_at is not None:
+            lasted = now - run.started_at
+            if lasted > 2 * limit + graces[run.job_name] + OVERDUE:
+                message = f"{run.run_id} has been running for {lasted}, and may for {limit}"
+                hint = f"End it: horae run cancel {run.run_id}. A thread that does not stop ends with its process."
+                found.append(Finding("warning", run.job_name, message, hint))
+    return found
+
+
+def _of_silent(alive: Sequence[NodeRecord], now: datetime) -> list[Finding]:
+    """Nodes whose process holds its lock and says nothing: it hangs, or its clock and the store's parted."""
+    return [
+        Finding(
+            "warning",
+            node.name or node.node,
+            f"This node has said nothing for {(now - node.heartbeat_at).total_seconds():.0f} s, and its process lives",
+            "Look at its logs; a loop that is blocked by a task stops everything on that node.",
+        )
+        for node in alive
+        if now - node.heartbeat_at > SILENT
+    ]
 
 
 def _of_nodes(nodes: Sequence[NodeRecord], alive: Sequence[NodeRecord], jobs: Sequence[JobRecord]) -> list[Finding]:
@@ -105,7 +184,9 @@ def _of_handlers(jobs: Sequence[JobRecord], alive: Sequence[NodeRecord], due: Se
     waits = Counter(run.job_name for run in due)
     found = []
     for job in jobs:
-        missing = sorted(job.definition.handlers - known)
+        # A node that may import it and joined before the job was defined learns it when a run waits: `waiting` tells.
+        later = [each for node in alive if node.started_at < job.updated_at for each in node.details.get("modules", ())]
+        missing = sorted(need for need in job.definition.handlers - known if not may_import(need, later))
         if missing and job.state is not JobState.DISABLED:
             count = waits[job.name]
             runs = f"; {count} of its runs wait for that" if count else ""

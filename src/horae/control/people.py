@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -48,7 +47,7 @@ class People:
 
     async def create_user(self, name: str, password: str | None = None, *, is_admin: bool = False) -> None:
         await self._gate.require_admin(f"create the user {shown(name)}")
-        hashed = None if password is None else await asyncio.to_thread(passwords.hashed, password)
+        hashed = None if password is None else await passwords.hashed_apart(password)
         await self._vault.create_user(
             checked_name(name, "user name"), password_hash=hashed, is_admin=is_admin, by=self._by
         )
@@ -65,7 +64,7 @@ class People:
         own = name == self._by and is_admin is None and is_enabled is None
         if not own:
             await self._gate.require_admin(f"change the user {shown(name)}")
-        hashed = None if password is None else await asyncio.to_thread(passwords.hashed, password)
+        hashed = None if password is None else await passwords.hashed_apart(password)
         await self._vault.alter_user(name, password_hash=hashed, is_admin=is_admin, is_enabled=is_enabled, by=self._by)
 
     async def drop_user(self, name: str, *, if_exists: bool = False) -> bool:
@@ -114,6 +113,8 @@ class People:
     # ---- settings ----------------------------------------------------------------------------------------------------
 
     async def settings(self) -> Mapping[str, Any]:
+        """What ALTER SYSTEM has set, by name."""
+        await self._gate.require_admin("read the settings")
         return await self._vault.settings()
 
     async def set_setting(self, name: str, value: Any) -> None:
@@ -182,4 +183,4 @@ def _check_grants(grants: Sequence[Grant]) -> None:
             raise InvalidInput(f"{each.privilege} is not on anything", hint="Leave ON … out.")
 
 
-__all__ = ["People", "Privilege", "generate_key"]
+__all__ = ["People", "Privilege", "Verification", "generate_key"]

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import merge
-from itertools import islice
 from typing import Any
 
+from horae.control.effort import Effort
 from horae.core.daylight import DaylightEffect, daylight_effects
-from horae.core.decision import Explanation, decide, explain
+from horae.core.decision import Decision, Explanation, decide, explain
 from horae.core.duration import format_duration
 from horae.core.instant import FIRST, LAST, aware, instant, rfc3339, seconds_of
 from horae.core.interval import Every, Iso8601
@@ -42,6 +42,12 @@ __all__ = [
 ]
 
 MOST_OCCURRENCES = 10_000
+MOST_PASSED = 10_000
+"""Slots that have passed among which those are looked for whose start is still to come; the nearest."""
+MOST_WALKED = 200_000
+MOST_DRAWN = 500_000
+"""What a person at a terminal waits for; whoever has others waiting gives less."""
+_CENTURY = 36_525 * 86_400
 _ISO = re.compile(r"R[0-9-]*/|P[0-9T]|[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -141,13 +147,15 @@ def read_time(text: str, timezone: str, now: datetime, name: str = "time") -> da
     return aware(parsed, name) if parsed.tzinfo is not None else zone(timezone).first_shown(parsed, name)
 
 
-def preview(schedule: Schedule, start: datetime, count: int, *, timezone: str | None = None) -> Preview:
+def preview(
+    schedule: Schedule, start: datetime, count: int, *, timezone: str | None = None, effort: Effort | None = None
+) -> Preview:
     """The next `count` occurrences of one schedule after `start`, shown on the clocks of `timezone` or its own.
 
     An interval without a start counts from `start`, as a job defined then would.
     """
     subject = _Subject(str(schedule), schedule.anchored(start), timezone or schedule.timezone)
-    return _preview(str(schedule), (subject,), start, count)
+    return _preview(str(schedule), (subject,), start, count, effort)
 
 
 def jobs_of(text: str, *, file: str, job: str | None = None) -> tuple[KrontabJob, ...]:
@@ -163,7 +171,9 @@ def shared_timezone(jobs: Sequence[KrontabJob]) -> str:
     return zones.pop() if len(zones) == 1 else "UTC"
 
 
-def preview_jobs(jobs: Sequence[KrontabJob], start: datetime, count: int, *, title: str) -> Preview:
+def preview_jobs(
+    jobs: Sequence[KrontabJob], start: datetime, count: int, *, title: str, effort: Effort | None = None
+) -> Preview:
     """The next `count` occurrences of all `jobs` together; of several, those that are suspended are left out."""
     suspended = [job.name for job in jobs if job.suspend]
     if len(jobs) == 1:
@@ -175,7 +185,8 @@ def preview_jobs(jobs: Sequence[KrontabJob], start: datetime, count: int, *, tit
         for job in jobs
         if not job.suspend or len(jobs) == 1
     )
-    return replace(_preview(title, subjects, start, count), note=note)
+    found = _preview(title, subjects, start, count, effort)
+    return replace(found, note="; ".join(filter(None, (note, found.note))) or None)
 
 
 def explain_slot(job: KrontabJob, at: datetime) -> tuple[Explanation, bool]:
@@ -206,20 +217,23 @@ def local_text(at: datetime, clocks: Zone) -> str:
     return f"{wall.strftime('%a')} {date} {shown_clock} {wall.isoformat()[19:25]}"
 
 
-def _preview(title: str, subjects: tuple[_Subject, ...], start: datetime, count: int) -> Preview:
+def _preview(title: str, subjects: tuple[_Subject, ...], start: datetime, count: int, given: Effort | None) -> Preview:
     begin = aware(start, "start")
     if not 1 <= count <= MOST_OCCURRENCES:
         raise InvalidInput(f"Invalid count {count}: must lie between 1 and {MOST_OCCURRENCES}")
-    end = instant(LAST)
-    slots = merge(*(_named_slots(subject, begin, end) for subject in subjects))
-    decided = (_occurrence(subject, at) for at, _, subject in slots)
-    coming = (each for each in decided if (each.chosen or each.nominal) > begin)
-    # Windows may start a later slot earlier: people read a list by when things start.
-    found = tuple(sorted(islice(coming, count), key=lambda each: (each.chosen or each.nominal, each.job)))
+    effort = Effort(MOST_WALKED, MOST_DRAWN) if given is None else given
+    found, notes = _coming(subjects, begin, count, effort)
     single = subjects[0] if len(subjects) == 1 else None
-    last = instant(min(max((seconds_of(each.nominal) for each in found), default=seconds_of(begin)) + 86_400, LAST))
+    last = max((seconds_of(each.nominal) for each in found), default=seconds_of(begin)) + 86_400
+    told = min(last, seconds_of(begin) + _CENTURY, LAST)
+    if told < min(last, LAST) and any(subject.timezone != "UTC" for subject in subjects):
+        notes.append("clock changes are told for a hundred years")
     touched = sorted(
-        ((subject.name, effect) for subject in subjects for effect in daylight_effects(subject.schedule, begin, last)),
+        (
+            (subject.name, effect)
+            for subject in subjects
+            for effect in daylight_effects(subject.schedule, begin, instant(told))
+        ),
         key=lambda each: (each[1].at, each[1].wall, each[0]),
     )
     return Preview(
@@ -231,24 +245,70 @@ def _preview(title: str, subjects: tuple[_Subject, ...], start: datetime, count:
         tuple(touched),
         windowed=any(subject.window is not None and bool(subject.window.length) for subject in subjects),
         zoned=any(subject.timezone != "UTC" for subject in subjects),
+        note="; ".join(notes) or None,
     )
 
 
-def _named_slots(subject: _Subject, begin: datetime, end: datetime) -> Iterator[tuple[datetime, str, _Subject]]:
-    """The subject's slots; with a window, also those that have passed but whose start may still be to come."""
-    if subject.window is not None:
-        begin = instant(max(seconds_of(begin) - int(subject.window.lag.total_seconds()), FIRST))
-    return ((at, subject.name, subject) for at in subject.schedule.between(begin, end))
+def _coming(
+    subjects: tuple[_Subject, ...], begin: datetime, count: int, effort: Effort
+) -> tuple[tuple[Occurrence, ...], list[str]]:
+    """The next `count` occurrences, or so many as the effort is enough for; and what to know of those left out."""
+    passed = effort.part(min(effort.slots // 2, MOST_PASSED), effort.draws // 2)
+    begins = [_earliest(subject, begin, passed.slots // len(subjects)) for subject in subjects]
+    skipped = any(is_cut for _, is_cut in begins)
+    slots = merge(*(_named_slots(subject, first) for subject, (first, _) in zip(subjects, begins, strict=True)))
+    found: list[Occurrence] = []
+    for at, _, subject in slots:
+        has_passed = at <= begin
+        if has_passed and passed.is_spent:
+            skipped = True
+            continue
+        if effort.is_spent:
+            break
+        each, decision = _occurrence(subject, at)
+        effort.spend(subject.window, decision)
+        if has_passed:
+            passed.spend(subject.window, decision)
+        if (each.chosen or each.nominal) > begin:
+            found.append(each)
+            if len(found) == count:
+                break
+    notes = []
+    if len(found) < count and effort.is_spent:
+        notes.append(f"cut short after {len(found)}: deciding on more takes too long")
+    if skipped:
+        notes.append("not all slots that have passed were looked at for starts that are still to come")
+    # Windows may start a later slot earlier: people read a list by when things start.
+    return tuple(sorted(found, key=lambda each: (each.chosen or each.nominal, each.job))), notes
 
 
-def _occurrence(subject: _Subject, nominal: datetime) -> Occurrence:
+def _earliest(subject: _Subject, begin: datetime, most: int) -> tuple[datetime, bool]:
+    """From where on slots are looked at. With a window, also the last `most` of those that have passed but whose start
+    may still be to come; and whether there are more."""
+    if subject.window is None:
+        return begin, False
+    edge = instant(max(seconds_of(begin) - int(subject.window.lag.total_seconds()), FIRST))
+    at = begin
+    for _ in range(most):
+        before = subject.schedule.previous(at)
+        if before is None or before <= edge:
+            return edge, False
+        at = before
+    return max(instant(seconds_of(at) - 1), edge), True
+
+
+def _named_slots(subject: _Subject, begin: datetime) -> Iterator[tuple[datetime, str, _Subject]]:
+    return ((at, subject.name, subject) for at in subject.schedule.between(begin, instant(LAST)))
+
+
+def _occurrence(subject: _Subject, nominal: datetime) -> tuple[Occurrence, Decision | None]:
     chosen: datetime | None = nominal
-    reason = None
+    reason = decision = None
     if subject.window is not None:
         decision = decide(subject.window.request(subject.name, nominal, subject.timezone))
         chosen, reason = decision.chosen_time, decision.reason
     shown_at, slot = local_text(chosen or nominal, subject.zone), local_text(nominal, subject.zone)
-    return Occurrence(subject.name, nominal, chosen, shown_at, slot, reason)
+    return Occurrence(subject.name, nominal, chosen, shown_at, slot, reason), decision
 
 
 def explanation_dict(explanation: Explanation, *, is_occurrence: bool) -> dict[str, Any]:

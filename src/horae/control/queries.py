@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from horae.control.commands import Asking, job_not_found
+from horae.control.commands import Asking
 from horae.core import ids
 from horae.core.access import Privilege
+from horae.core.job import job_not_found
 from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import chosen
 from horae.core.report import Report, build_report
 from horae.errors import InvalidInput, shown
 from horae.security.access import Gate
-from horae.store.port import JobRecord, RunRecord, Store
+from horae.store.port import History, JobRecord, RunRecord, Store
 
 PAGE = 1000
 VIEW = Privilege.VIEW_JOB_HISTORY
@@ -68,9 +69,14 @@ class Queries(Asking):
         if self._gate is not None:
             await self.get_job(name)
 
-    async def report(self, run_id: str) -> Report:
+    async def history(self, run_id: str) -> History:
+        """One run with its tasks and their attempts."""
         history = await self._asked(lambda: self._store.history(str(run_id)))
         await self._look_at(history.record.job_name)
+        return history
+
+    async def report(self, run_id: str) -> Report:
+        history = await self.history(run_id)
         return build_report(history.run, history.tasks)
 
     async def output(self, attempt_id: str) -> str:

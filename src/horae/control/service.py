@@ -12,22 +12,27 @@ from typing import Any, Protocol, TypeVar
 from horae.control.commands import Commands
 from horae.control.people import People
 from horae.control.queries import VIEW, Queries
+from horae.control.tokens import Tokens
+from horae.control.turns import turns
+from horae.control.views import Views
 from horae.core.access import LOCAL, LOCAL_NAME, Principal, Privilege
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec, TaskSpec
 from horae.errors import AccessDenied, LoginFailed, StoreConflict, shown
 from horae.security.access import Gate
 from horae.security.keys import Keyring
+from horae.store.board import Board
 from horae.store.port import Defined, JobRecord, Rows, Store
 from horae.store.repeat import repeated
 from horae.store.vault import Vault
+from horae.store.visitors import Visitors
 
 Answer = TypeVar("Answer")
 MOST_TRIES = 20
 
 
-class Kept(Store, Vault, Protocol):
-    """A catalog: jobs and runs, and people and their rights."""
+class Kept(Store, Vault, Board, Visitors, Protocol):
+    """A catalog: jobs and runs, people and their rights, what is shown of it, who comes over the network."""
 
 
 def nothing_known(name: str, value: Any) -> Any:
@@ -56,15 +61,19 @@ class Service:
         self.commands = Commands(store, by=who.name, gate=gate, alone=alone)
         self.queries = Queries(store, gate=gate, alone=alone)
         self.people = People(store, gate, self._keyring, known)
+        self.views = Views(store, gate, self.queries)
+        self.tokens = Tokens(store, store, gate)
 
     async def now(self) -> datetime:
         return await self.store.now()
 
     async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0) -> Rows:
-        """A SELECT over `sys.*`. It shows every job and run, so it takes the right to see them all."""
+        """A SELECT over `sys.*`. It shows every job and run, so it takes the right to see them all. One user's are
+        carried out one after the other."""
         if not self.gate.is_open:
             await self.gate.require(VIEW, action="read sys.*")
-        return await self.store.select(sql, most=most, seconds=seconds)
+        async with turns(self.store).taken(self.who.name):
+            return await self.store.select(sql, most=most, seconds=seconds)
 
     async def require_alter(self, job: JobRecord) -> None:
         await self.gate.require(Privilege.ALTER_JOB, job.name, owner=job.owner, action="change it")

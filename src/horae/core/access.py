@@ -119,6 +119,18 @@ def holds(who: Principal, privilege: Privilege, name: str = "", *, owner: str | 
     return Grant(privilege) in who.grants or (bool(name) and Grant(privilege, name) in who.grants)
 
 
+def sees_all(who: Principal) -> bool:
+    """Whether `who` may look at every job there is."""
+    return holds(who, Privilege.VIEW_JOB_HISTORY)
+
+
+def seen_by_name(who: Principal) -> frozenset[str]:
+    """The jobs that `who` was given to look at, one by one; besides them, everybody sees their own."""
+    if not who.is_enabled:
+        return frozenset()
+    return frozenset(each.name for each in who.grants if each.privilege is Privilege.VIEW_JOB_HISTORY and each.name)
+
+
 def may_run_as(who: Principal, role: str) -> bool:
     """Whether jobs of `who` may run as `role`."""
     return who.is_enabled and (who.is_admin or role in who.roles)

@@ -25,6 +25,7 @@ class ExternalPolicy:
     """How programs are started. Bytes, seconds and counts; paths are absolute."""
 
     enabled: bool = False
+    """Whether programs are started at all."""
     commands: tuple[str, ...] = ()
     """Programs that may be started, each by its resolved path."""
     directories: tuple[str, ...] = ()
@@ -39,9 +40,11 @@ class ExternalPolicy:
     output_limit: int = 64 * _KIB
     """Bytes kept of what one attempt prints, standard output and error together."""
     cpu_seconds: int | None = 3600
+    """Processor time of each process."""
     memory: int | None = 2 * _GIB
     """Bytes of address space for each process."""
     open_files: int | None = 256
+    """Files that each process may have open at once."""
     processes: int | None = 256
     """Processes and threads beyond those its user has when it starts: the kernel counts by user, not by program."""
     file_size: int | None = _GIB
@@ -51,8 +54,9 @@ class ExternalPolicy:
     grace: float = 10.0
     """Seconds between SIGTERM and SIGKILL."""
     user: str | None = None
-    group: str | None = None
     """Whom programs run as; None: as the node itself does."""
+    group: str | None = None
+    """The same for its group."""
     allow_shell: bool = False
     """Whether a job may ask for a shell. A shell starts whatever it likes: the list of commands is then no boundary."""
     namespaces: str = "auto"

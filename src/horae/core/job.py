@@ -6,6 +6,7 @@ the effective settings it was born with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -37,7 +38,10 @@ from horae.core.policy import (
 )
 from horae.core.schedule import Schedule, schedule_from_dict
 from horae.core.window import Window
-from horae.errors import InvalidDefinition, InvalidPolicy, shown
+from horae.errors import InvalidDefinition, InvalidName, InvalidPolicy, JobNotFound, shown
+
+DEEPEST = 64
+"""How deep lists and objects may lie in each other where anything is allowed: payloads, arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,7 @@ class TaskSpec:
         ids.checked_text(self.handler, f"handler of task {self.name}")
         object.__setattr__(self, "settings", parse_settings(self.settings, of_task=True))
         if self.options:
+            check_depth(self.options, f"options of task {shown(self.name)}")
             object.__setattr__(self, "options", checked_options(self.kind, self.options))
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,6 +185,15 @@ class TaskSpec:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TaskSpec:
         return cls(**_known(data, cls))
+
+
+def only_task_name(job: str, kind: str, handler: str) -> str:
+    """How the only task of a job is called where nobody named it: as its callable, or else as the job."""
+    last = re.split("[.:]", handler)[-1] if kind == "PYTHON" else job
+    try:
+        return ids.checked_name(last, "task name")
+    except InvalidName:
+        return job
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +226,7 @@ class JobSpec:
         if self.schedule is not None:
             put(self, "schedule", as_schedule(self.schedule))
         put(self, "settings", parse_settings(self.settings))
+        check_depth(self.payload, f"payload of job {shown(self.name)}")
         put(self, "tasks", tuple(self.tasks))
         if not all(isinstance(task, TaskSpec) for task in self.tasks) or not isinstance(self.description, str):
             raise InvalidDefinition(f"Job {shown(self.name)}: tasks must be TaskSpecs and description text")
@@ -284,6 +299,29 @@ class JobSpec:
         values.setdefault("schedule", None)
         values["tasks"] = tuple(TaskSpec.from_dict(task) for task in values.get("tasks", ()))
         return cls(**values)
+
+
+def check_depth(value: Any, what: str) -> None:
+    """Refuses what lies deeper than every reader and writer of it can follow."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        # Each object once: lists that share their parts would otherwise be many more than they are.
+        inner = {id(each): each for each in level if isinstance(each, (Mapping, list, tuple))}
+        if not inner:
+            return
+        level = [each for one in inner.values() for each in (one.values() if isinstance(one, Mapping) else one)]
+    raise InvalidDefinition(
+        f"The {what} has lists and objects more than {DEEPEST} deep in each other",
+        hint="Give it a flatter form, or keep it elsewhere and name the place.",
+    )
+
+
+def job_not_found(name: str) -> JobNotFound:
+    return JobNotFound(
+        f"There is no job {shown(name)}",
+        hint="Names are exact; `horae job list` or app.jobs() lists them.",
+        details={"name": name},
+    )
 
 
 _FIELDS = tuple(each.name for each in fields(JobSpec))

@@ -152,13 +152,3 @@ def fold(tasks: Iterable[tuple[TaskState, str]], *, cancelled: bool = False, sta
     if any(state == TaskState.CANCELLED for state, _ in ended):
         return RunState.CANCELLED
     return RunState.COMPLETED
-
-
-def diagram(machine: Machine) -> str:
-    """The machine as a Mermaid state diagram, for the documentation."""
-    lines = ["stateDiagram-v2"]
-    lines += [f"    [*] --> {state}" for state in machine.states if state in machine.births]
-    for before in machine.states:
-        lines += [f"    {before} --> {after}" for after in machine.states if after in machine.moves[before]]
-    lines += [f"    {state} --> [*]" for state in machine.states if state in machine.terminal]
-    return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, pairwise
@@ -20,8 +21,10 @@ _HINTS = {
     "dst-skipped": "Choose a time of day that the clocks never skip there.",
     "dst-repeated": "Choose a time of day that the clocks never repeat there.",
     "unschedulable": "Widen the window, or let the cron expression leave those days out.",
+    "no-shell": "Write shell=true where the configuration allows one, or call a script; output is kept with each run.",
     "step-too-long": "For an interval of its own use Every in Python; cron starts anew with each hour or day.",
 }
+_SHELL = re.compile(r"&&|\|\||(?<!\S)[0-9]?>{1,2}|(?<!\S)[<|;](?!\S)|\$\(|\$\{?[A-Za-z_]\w*\}?|`")
 _FIELD_SIZES = (("minute", 60), ("hour", 24), ("day", 31), ("month", 12), ("weekday", 7))
 
 
@@ -65,7 +68,13 @@ def lint_jobs(text: str, *, file: str, now: datetime) -> tuple[tuple[Finding, ..
 
 
 def warnings(job: KrontabJob, now: datetime) -> list[tuple[str, str]]:
-    return [*_steps(job.schedule), *_days(job.schedule), *_daylight(job.schedule, now), *_window(job, now)]
+    return [
+        *_steps(job.schedule),
+        *_days(job.schedule),
+        *_daylight(job.schedule, now),
+        *_window(job, now),
+        *_shell(job),
+    ]
 
 
 def _steps(cron: Cron) -> list[tuple[str, str]]:
@@ -114,3 +123,11 @@ def _window(job: KrontabJob, now: datetime) -> list[tuple[str, str]]:
         if lost:
             found.append(("unschedulable", f"{lost} of the next {len(slots)} occurrences find no allowed time"))
     return found
+
+
+def _shell(job: KrontabJob) -> list[tuple[str, str]]:
+    """Words of a command that only a shell would understand."""
+    signs = sorted(set(_SHELL.findall(job.command))) if not job.shell else []
+    if not signs:
+        return []
+    return [("no-shell", f"the command is not a shell's, so the program is given {' '.join(signs)} as they stand")]

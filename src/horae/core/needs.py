@@ -7,6 +7,7 @@ need nothing: every node has the catalog.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from horae.errors import shown
@@ -41,11 +42,25 @@ def needs(task: TaskSpec) -> frozenset[str]:
     return frozenset()
 
 
+def is_under(module: str, allowed: Iterable[str]) -> bool:
+    """Whether a module is one of those `allowed`, or lies under one of them."""
+    return any(module == each or module.startswith(f"{each}.") for each in allowed)
+
+
+def may_import(need: str, allowed: Iterable[str]) -> bool:
+    """Whether a node that may import these modules can look for what is needed: a callable by its path."""
+    module = need.partition(":")[0] if ":" in need else need.rpartition(".")[0]
+    return not need.endswith(" ") and bool(module) and is_under(module, allowed)
+
+
 def told(need: str) -> tuple[str, str]:
     """A need in words that go on after "No live node", and what to do about it."""
     kind, _, name = need.rstrip(" ").partition(" ")
     if not need.endswith(" "):
-        return f"has the task {shown(need)}", "Deploy the code that has it, or drop the job."
+        hint = "Deploy the code that has it, or drop the job."
+        if ":" in need or "." in need:
+            hint = "Deploy the code that has it, or let a node import it (modules in [scheduler]), or drop the job."
+        return f"has the task {shown(need)}", hint
     if need == EXTERNAL:
         return "may start programs", "Set enabled = true under [external] in a node's configuration."
     if kind == "connection":

@@ -13,9 +13,8 @@ from typing import Any
 
 from horae.core.constraint import Constraints
 from horae.core.distribution import DISTRIBUTIONS, UNIFORM, Distribution
-from horae.core.ids import checked_name
 from horae.core.interval import Iso8601
-from horae.core.job import JobSpec, TaskSpec, parse_settings
+from horae.core.job import JobSpec, TaskSpec, only_task_name, parse_settings
 from horae.core.lifecycle import JobState
 from horae.core.policy import NO_RETRY, Retry
 from horae.core.schedule import Cron, Once, Schedule
@@ -129,13 +128,7 @@ def retry_base(settings: Mapping[str, Any]) -> Retry:
 
 def task_name(job: str, work: Work) -> str:
     """How the only task of a job is called: as its callable, or else as the job."""
-    if work.kind != "PYTHON":
-        return job
-    last = work.handler.rpartition(".")[2]
-    try:
-        return checked_name(last, "task name")
-    except HoraeError:
-        return job
+    return only_task_name(job, work.kind, work.handler)
 
 
 def _given(clauses: Iterable[Clause]) -> dict[str, Clause]:

@@ -7,7 +7,6 @@ sees what was, and after the last, where it sees what is; between changes it wou
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -20,11 +19,11 @@ from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
 from horae.ddl import statements as say
 from horae.ddl.binder import altered, created, explained_at, pause_until
-from horae.ddl.parsing import statement_of
 from horae.ddl.printer import job_text
 from horae.ddl.results import Result
+from horae.ddl.script import check_between, read
 from horae.ddl.statements import Statement
-from horae.ddl.text import Piece, Source, split
+from horae.ddl.text import Piece
 from horae.errors import (
     AlreadyExists,
     Conflict,
@@ -39,12 +38,13 @@ from horae.errors import (
 
 __all__ = ["Result", "Session"]
 
-AT_ONCE = 20
-"""Statements after which whatever else runs in the loop has a turn."""
+LONG_TEXT = 4_000
+"""Characters that are read while the loop waits; more of them are read in a thread."""
 MOST_TOGETHER = 5_000
 """Statements of one transaction. It holds SQLite's only writer, and heartbeats wait for it."""
 READING = (say.Select, say.ShowJobs, say.ShowRuns, say.ShowCreateJob, say.ExplainJob)
-_NO_TEXT = re.compile("[\\0\ud800-\udfff]")
+READING_VERBS = frozenset({"SELECT", "SHOW JOBS", "SHOW JOB RUNS", "SHOW CREATE JOB", "EXPLAIN JOB"})
+"""What the results of those are called."""
 _RUN_COLUMNS = ("run_id", "job_name", "state", "scheduled_time", "started_at", "completed_at", "origin", "reason")
 _JOB_COLUMNS = ("job_name", "state", "next_run_time", "schedule", "owner", "version")
 
@@ -68,31 +68,35 @@ class Session:
         return last
 
     async def results(
-        self, text: str, *, each: bool = False, progress: Callable[[int, int], None] | None = None
+        self,
+        text: str,
+        *,
+        each: bool = False,
+        most: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> AsyncIterator[Result]:
         """One result after the other, as they come. With `each`, every statement is a transaction of its own, so that
         what was done before a fault stays done. Results of changes come when all of them are done: until then,
-        `progress` is told how many are, and of how many."""
-        _check_letters(text)
-        found = []
-        for piece in split(text):
-            found.append((piece, statement_of(piece)))
-            if not len(found) % AT_ONCE:
-                await asyncio.sleep(0)
+        `progress` is told how many are, and of how many. More than `most` statements are refused."""
+        found = await asyncio.to_thread(read, text, most) if len(text) > LONG_TEXT else read(text, most)
         if each or len(found) == 1:
             for piece, statement in found:
                 yield await self._alone(piece, statement)
+                await asyncio.sleep(0)
             return
         changing = [index for index, (_, statement) in enumerate(found) if not isinstance(statement, READING)]
         first, last = (changing[0], changing[-1]) if changing else (len(found), len(found))
-        _check_between(found[first:last])
+        check_between(found[first:last])
+        # Where verbs end at once nothing else in the loop had a turn meanwhile: it has one after each statement.
         for piece, statement in found[:first]:
             yield await _Carrying(self._service, piece).out(statement)
+            await asyncio.sleep(0)
         if changing:
             for result in await self._together(found[first : last + 1], progress):
                 yield result
         for piece, statement in found[last + 1 :]:
             yield await _Carrying(self._service, piece).out(statement)
+            await asyncio.sleep(0)
 
     async def _alone(self, piece: Piece, statement: Statement) -> Result:
         if not _takes_several_verbs(statement):
@@ -113,8 +117,7 @@ class Session:
             done: list[Result] = []
             for piece, statement in found:
                 done.append(await _Carrying(service, piece).out(statement))
-                if not len(done) % AT_ONCE:
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
                 if progress is not None:
                     progress(len(done), len(found))
             return done
@@ -132,24 +135,6 @@ def _takes_several_verbs(statement: Statement) -> bool:
         case say.DropUser() | say.DropRole():
             return len(statement.names) > 1
     return False
-
-
-def _check_letters(text: str) -> None:
-    """Refuses what no database keeps as text, wherever it stands: some would cut the text short there."""
-    found = _NO_TEXT.search(text)
-    if found is not None:
-        raise Source(text).fault(f"{shown(found.group())} is no text", found.start(), found.end(), hint="Leave it out.")
-
-
-def _check_between(found: Sequence[tuple[Piece, Statement]]) -> None:
-    for piece, statement in found:
-        if isinstance(statement, say.Select):
-            raise InvalidStatement(
-                "A SELECT between changes would not see those before it: all of them are one transaction",
-                line=piece.mark.line,
-                column=piece.mark.column,
-                hint="Put it before the first change or after the last, or run the statements one by one (--each).",
-            )
 
 
 class _Carrying:

@@ -14,6 +14,7 @@ from horae.engine.completer import Completer
 from horae.engine.dispatcher import Dispatcher
 from horae.engine.hooks import Caller, Hooks
 from horae.engine.keeper import Keeper
+from horae.engine.learning import Learner
 from horae.engine.live import Ledger
 from horae.engine.outage import Outage
 from horae.engine.parts import Shared, ThreadPool
@@ -96,6 +97,7 @@ class Engine:
         self.dispatcher = Dispatcher(shared, self.runner, self._caller)
         self.completer = Completer(shared, self.runner, self._caller, self._slot_freed)
         self.keeper = Keeper(shared, self.runner, self.completer, self.dispatcher, self._rejoin, self._retune)
+        self.learner = Learner(shared, inline=host is not None)
         self.runner.owner = self.completer
         self.runner.opener = lambda run, limit: store.transact(
             self.node, run.run_id, run.claim.run_no, run.claim.fence, limit
@@ -138,6 +140,8 @@ class Engine:
             self._begin("keeper", self.keeper.watch())
             self._begin("sweep", self.keeper.sweep())
             self._begin("retention", self.keeper.retain())
+            if self._registry.can_import:
+                self._begin("learning", self.learner.run(self.dispatcher.stir))
         self._begin("completer", self.completer.run())
         self._begin("dispatcher", self.dispatcher.run(self.keeper))
         self._stream.emit(EngineStarted(str(self.node), self._name, totals.jobs_enabled, self.ledger.slots))
@@ -154,6 +158,7 @@ class Engine:
             "slots": self.ledger.slots,
             "version": __version__,
             "handlers": sorted(self._registry.names)[:MOST_TOLD],
+            "modules": list(self._given[1].modules),
         }
         await repeated(lambda: self._store.join(self.node, name=self._name, details=details))
 
@@ -173,6 +178,7 @@ class Engine:
                 continue
             self.dispatcher.stir()
             self.keeper.stir()
+            self.learner.stir()
 
     async def failed(self) -> None:
         """Returns never, unless one of the loops ends by an error; then it is raised."""

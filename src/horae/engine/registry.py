@@ -13,7 +13,7 @@ from typing import Any
 from horae.core.ids import checked_name
 from horae.core.job import TaskSpec
 from horae.core.needs import procedure_need
-from horae.errors import InvalidDefinition, shown
+from horae.errors import HoraeError, InvalidDefinition, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,37 @@ class Registry:
         self._procedures: dict[str, Callable[..., Any]] = {}
         self._abilities: frozenset[str] = frozenset()
         self._names: frozenset[str] | None = None
+        self._find: Callable[[str], Callable[..., Any] | None] | None = None
+        self._failures: dict[str, str] = {}
+
+    def imports(self, find: Callable[[str], Callable[..., Any] | None] | None) -> None:
+        """How callables are found that nobody registered, by their path. It answers None for what is not to be looked
+        for, and raises where it is not there."""
+        self._find = find
+        self._failures.clear()
+
+    @property
+    def can_import(self) -> bool:
+        return self._find is not None
+
+    def learn(self, needed: Iterable[str]) -> dict[str, str]:
+        """Has those of the callables that can be imported; why others cannot be, where that is news. What has failed is
+        not tried again before `try_again`."""
+        failed: dict[str, str] = {}
+        for name in sorted(needed):
+            if self._find is None or name in self._failures or name in self.names:
+                continue
+            try:
+                function = self._find(name)
+                if function is not None:
+                    self.add(name, function)
+            except HoraeError as error:
+                failed[name] = self._failures[name] = error.message
+        return failed
+
+    def try_again(self) -> None:
+        """What could not be imported may be there by now."""
+        self._failures.clear()
 
     def add(self, name: str, function: Callable[..., Any]) -> Handler:
         known = self._handlers.get(name)

@@ -38,7 +38,8 @@ class Tuning:
     process_memory: int | None = None
     """Bytes of address space for a task with isolation="process"; None: three quarters of the machine's memory."""
     modules: tuple[str, ...] = ()
-    """Modules that may be imported for schedules of users' own, with all that lies under them."""
+    """Modules that may be imported for schedules of users' own and for callables that jobs name by their import path,
+    with all that lies under them."""
     tee: bool = True
     """Whether what tasks print also goes where it would have gone without us."""
 

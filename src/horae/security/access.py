@@ -9,21 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from horae.core import access
 from horae.core.access import LOCAL, LOCAL_NAME, Grant, Missing, Needs, ObjectKind, Principal, Privilege
-from horae.core.job import JobSpec, TaskSpec
-from horae.errors import AccessDenied, IdentityRevoked, JobNotFound, shown
+from horae.core.job import JobSpec, TaskSpec, job_not_found
+from horae.errors import AccessDenied, IdentityRevoked, VersionConflict, shown
+from horae.security.flood import Flood
+from horae.store.board import Seen, VersionRecord
 from horae.store.port import JobRecord
 from horae.store.vault import Identity, Vault
 
 _ASK = "An administrator can give it: "
+ROWS = 60
+ROW_SECONDS = 10.0
+"""Each user's refusals leave so many rows at once, and then one in so many seconds, which tells how many had none."""
+_floods: WeakKeyDictionary[object, dict[str, Flood]] = WeakKeyDictionary()
 
 
 class Kept(Vault, Protocol):
     """What a gate reads of a catalog."""
 
     async def jobs(self, names: Sequence[str] | None = None) -> tuple[JobRecord, ...]: ...
+
+    async def versions(self, job: str, *, limit: int = 50) -> tuple[VersionRecord, ...]: ...
 
 
 class Gate:
@@ -47,6 +56,13 @@ class Gate:
     def holds(self, privilege: Privilege, name: str = "", *, owner: str | None = None) -> bool:
         """Whether it would be let pass; nothing is written."""
         return access.holds(self.who, privilege, name, owner=owner)
+
+    def seen(self) -> Seen | None:
+        """The jobs that lists may show; None: all of them."""
+        if access.sees_all(self.who):
+            return None
+        # Nobody is called "": whoever is disabled has no jobs of their own to see either.
+        return Seen(self.who.name if self.who.is_enabled else "", access.seen_by_name(self.who))
 
     async def require(
         self, privilege: Privilege, name: str = "", *, owner: str | None = None, action: str = ""
@@ -78,7 +94,7 @@ class Gate:
             return
         found = await self._vault.jobs([job])
         if not found:
-            raise JobNotFound(f"There is no job {shown(job)}")
+            raise job_not_found(job)
         if not self.who.is_enabled or found[0].owner != self.who.name:
             await self._refuse(
                 f"Job {shown(job)}: {shown(self.who.name)} may not {action}: only its owner and administrators may",
@@ -105,6 +121,7 @@ class Gate:
             await self.require(Privilege.ALTER_JOB, spec.name, owner=present.owner, action="change it")
         else:
             await self.require(Privilege.CREATE_JOB, action=f"create the job {shown(spec.name)}")
+            await self._require_free(spec.name)
         if spec.owner not in (None, self.who.name if present is None else present.owner):
             await self.require_admin(f"give the job {shown(spec.name)} to {shown(spec.owner)}")
         was = None if present is None else present.definition.spec
@@ -127,12 +144,33 @@ class Gate:
                 job=spec.name,
             )
 
+    async def _require_free(self, job: str) -> None:
+        """A job that was dropped leaves its versions, and its runs where they were kept, to the next of its name, whose
+        owner may read them: so that is for whoever owned it last."""
+        last = await self._vault.versions(job, limit=1)
+        if not last or last[0].definition.get("owner", LOCAL_NAME) == self.who.name:
+            return
+        present = await self._vault.jobs([job])
+        if present:
+            raise VersionConflict(job, 0, present[0].version)
+        await self._refuse(
+            f"Job {shown(job)}: {shown(self.who.name)} may not create it: a job of that name was dropped, and it was "
+            "somebody else's",
+            hint="Choose another name, or ask an administrator to create it for you.",
+            details={"action": "take the name of another's job", "name": job},
+            job=job,
+        )
+
     async def note_refusal(self, error: AccessDenied) -> None:
-        """Writes the audit row of a refusal whose own was undone."""
+        """Writes the audit row of a refusal; also of one whose own was undone. Of a flood, it writes a few."""
+        more = _flood(self._vault, self.who.name).admits()
+        if more is None:
+            return
         job = error.details.get("job") or None
         left_out = ("job", "line", "column")
         details = {name: value for name, value in error.details.items() if name not in left_out and value}
-        await self._vault.note("ACCESS_DENIED", by=self.who.name, outcome="REFUSED", job=job, details=details)
+        told = {**details, **more}
+        await self._vault.note("ACCESS_DENIED", by=self.who.name, outcome="REFUSED", job=job, details=told)
 
     def _lacks(self, grant: Grant) -> str:
         if not self.who.is_enabled:
@@ -143,6 +181,11 @@ class Gate:
         error = AccessDenied(message, hint=hint, details={"user": self.who.name, **details, "job": job})
         await self.note_refusal(error)
         raise error
+
+
+def _flood(vault: object, name: str) -> Flood:
+    """For as long as a process has the catalog open: gates come and go with each request."""
+    return _floods.setdefault(vault, {}).setdefault(name, Flood(ROWS, ROW_SECONDS))
 
 
 async def identity(

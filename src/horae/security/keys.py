@@ -52,6 +52,11 @@ class Keyring:
             self._keys.setdefault(key_id(key), key)
         self.current_id = None if current is None else key_id(current)
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of every key that is here."""
+        return frozenset(self._keys)
+
     def __repr__(self) -> str:
         return f"<Keyring current={self.current_id} known={sorted(self._keys)}>"
 

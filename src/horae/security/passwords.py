@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import BoundedSemaphore
@@ -35,7 +36,10 @@ DEFAULT_COST = Cost()
 # Of a random password that nobody kept, at the default cost.
 _NOBODYS = "$argon2id$v=19$m=65536,t=3,p=4$huWS68SyRvvYxMquyv6kZA$cGimaHtUpbQmxCpT29KON+syEKQXWUS2eZBpAFUjXP0"
 # Each hash holds its memory: a flood of logins waits in line instead of taking all there is.
-_AT_ONCE = BoundedSemaphore(4)
+_MOST = 4
+_AT_ONCE = BoundedSemaphore(_MOST)
+# Threads of their own, begun when they are needed: neither do logins wait for what else is in threads, nor it for them.
+_THREADS = ThreadPoolExecutor(_MOST, thread_name_prefix="horae-password")
 
 
 def hashed(password: str, *, cost: Cost = DEFAULT_COST) -> str:
@@ -46,6 +50,11 @@ def hashed(password: str, *, cost: Cost = DEFAULT_COST) -> str:
     plain = _checked(password)
     with _AT_ONCE:
         return _hasher(cost).hash(plain)
+
+
+async def hashed_apart(password: str) -> str:
+    """As `hashed`, for an event loop, which goes on meanwhile."""
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, hashed, password)
 
 
 def matches(password: str, kept: str) -> bool:
@@ -79,7 +88,7 @@ async def login(vault: Vault, name: str, password: str) -> Principal:
     known = _known(name)
     who = await vault.principal(known)
     kept = await vault.password_hash(known)
-    right = await asyncio.to_thread(_compared, password, kept)
+    right = await asyncio.get_running_loop().run_in_executor(_THREADS, _compared, password, kept)
     if who is not None and kept is not None and right and who.is_enabled:
         await vault.note("LOGIN", by=who.name, outcome="OK")
         return who

@@ -84,6 +84,10 @@ class Bundle:
                 self._over = "One of the verbs of this transaction failed, so nothing of it can be kept"
             raise
 
+    def looking(self) -> AbstractAsyncContextManager[Transaction]:
+        """Sees what the verbs before it wrote, so it is a part like them."""
+        return self.transaction(write=False)
+
     def check(self) -> None:
         """Raises where the transaction is over, or can only be undone."""
         if self._over is not None:

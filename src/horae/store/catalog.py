@@ -14,6 +14,7 @@ from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.errors import InvalidDefinition, StoreConflict, shown
 from horae.store import declaring, dispatching, keeping, operating, reading
+from horae.store.boarding import Boarded
 from horae.store.bundling import Bundle
 from horae.store.defining import Definer
 from horae.store.definitions import Compiled, check_batch
@@ -43,6 +44,7 @@ from horae.store.requests import apply_requests
 from horae.store.rows import optional_moment
 from horae.store.settling import Settler, plain_definitions
 from horae.store.vaulting import Vaulted
+from horae.store.visiting import Visited
 
 MOST_CLAIMED = 100_000
 MOST_WAITING = 10_000
@@ -53,8 +55,8 @@ class _StartOver(Exception):
     """Rolls a transaction back that turned out not to be the plain case."""
 
 
-class Catalog(Vaulted):
-    """A Store and a Vault on a driver. What verbs mean is written in `port.Store` and `vault.Vault`."""
+class Catalog(Vaulted, Boarded, Visited):
+    """A Store, a Vault, a Board and its Visitors on a driver. What verbs mean is written in those protocols."""
 
     def __init__(self, driver: Driver, find: Callable[[str], Schedules | None] | None = None) -> None:
         super().__init__(driver, find)

@@ -201,6 +201,9 @@ class Driver(Protocol):
     def transaction(self, *, write: bool = True) -> AbstractAsyncContextManager[Transaction]:
         """A transaction; with `write=False` a consistent snapshot to read from."""
 
+    def looking(self) -> AbstractAsyncContextManager[Transaction]:
+        """A consistent snapshot to read from for as long as it takes: whoever works on the catalog is not held up."""
+
     def joined(self, limit: float) -> AbstractAsyncContextManager[JoinedTransaction]:
         """A transaction that also takes foreign statements, and that keeps nobody else from a connection.
 

@@ -13,10 +13,10 @@ _SPACE = re.compile(r"(?:[\s;]|--[^\n]*)*")
 _WORD = re.compile(r"[A-Za-z_]*")
 _CONTROL = frozenset({"COMMIT", "ROLLBACK", "END", "ABORT", "BEGIN", "START", "SAVEPOINT", "RELEASE"})
 _READS = frozenset({"SELECT", "WITH", "VALUES"})
-HIDDEN = frozenset({"tokens", "sessions", "job_secrets", "secrets"})
+HIDDEN = frozenset({"tokens", "sessions", "kept_answers", "job_secrets", "secrets"})
 HIDDEN_COLUMNS = {"users": frozenset({"password_hash"})}
 """What of the catalog no SELECT shows: whole tables, and columns of others."""
-NOT_SHOWN = "Password hashes, tokens, sessions and secrets cannot be read; name other columns."
+NOT_SHOWN = "Password hashes, tokens, sessions, kept answers and secrets cannot be read; name other columns."
 NOT_ITS_OWN = "Leave it out: the transaction is committed together with the run's end, or rolled back."
 
 

@@ -12,10 +12,12 @@ from uuid import uuid4
 from horae.core import ids
 from horae.core.declarative import NAMESPACE
 from horae.core.instant import aware
+from horae.core.job import job_not_found
 from horae.core.lifecycle import JobState, RunState
-from horae.core.overlap import Overlapping, judge_overlap, superseded
+from horae.core.overlap import ActiveRun, Overlapping, judge_overlap, superseded
+from horae.core.policy import Retry
 from horae.core.trail import ranges
-from horae.errors import Conflict, InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
+from horae.errors import Conflict, InvalidDefinition, InvalidInput, RunNotFound, shown
 from horae.store.handover import after_endings, bury
 from horae.store.planning import Planner, look_ahead, plan_owed
 from horae.store.records import Admission, Admitted, Origin
@@ -29,11 +31,11 @@ from horae.store.rows import (
     to_json,
     uuid_of,
 )
-from horae.store.work import RunRow, Work
+from horae.store.work import Active, RunRow, Work
 
-
-def job_not_found(name: str) -> JobNotFound:
-    return JobNotFound(f"No job {shown(name)}", hint="Look at the list of jobs for its name.", details={"name": name})
+_ONE_IN_LINE = {
+    "states": ["QUEUED"], "origin": None, "since": None, "until": None, "before": 2**62, "first": 0, "limit": 1
+}  # fmt: skip
 
 
 def run_not_found(run_id: str) -> RunNotFound:
@@ -187,6 +189,11 @@ class Admitter:
     def __init__(self, work: Work, unplannable: set[str]) -> None:
         self.work = work
         self.planner = Planner(work, None, unplannable)
+        self._active: dict[str, Active] = {}
+        """What the jobs had under way when they were read, with the runs admitted since."""
+        self._lined: set[str] = set()
+        """Jobs of which a run stands in line. This and that is forgotten when more than an admission changes it."""
+        self._is_disturbed = False
 
     async def admit(self, requests: Sequence[Admission]) -> tuple[Admitted, ...]:
         jobs = await self.work.lock_jobs(names=sorted({request.job_name for request in requests}))
@@ -221,6 +228,13 @@ class Admitter:
                 return Admitted(ids.RUN + known[0][0], RunState(known[0][1]), fresh=False)
         state, reason = await self._judge(job, request)
         number = await self._insert(job, request, uuid, key, state, reason, scheduled, payload, replayed, only)
+        if not job.asleep and not self._is_disturbed:
+            # Nothing ended for it, so nobody's turn has come.
+            self._keep(job, number, ids.RUN + uuid, state, scheduled)
+            return Admitted(ids.RUN + uuid, state, fresh=True)
+        self._active.clear()
+        self._lined.clear()
+        self._is_disturbed = False
         if job.asleep:
             await after_endings(work, [job.uuid])
         # The run it replaces may have ended just now, and then it is this one's turn already.
@@ -228,22 +242,55 @@ class Admitter:
         state = RunState((await work.lock_runs([number]))[number].state)
         return Admitted(ids.RUN + uuid, state, fresh=True)
 
+    def _keep(self, job: JobRow, number: int, run_id: str, state: RunState, scheduled: int) -> None:
+        """Counts a run that was just written among those under way."""
+        if state is RunState.QUEUED:
+            self._lined.add(job.uuid)
+        if state is not RunState.SKIPPED and job.uuid in self._active:
+            at, chosen = moment(scheduled), moment(self.work.now // 1000 * 1000)
+            run = ActiveRun(run_id, state, at, chosen, judged=state is RunState.PENDING)
+            self._active[job.uuid][run_id] = (number, run, False)
+
     async def _judge(self, job: JobRow, request: Admission) -> tuple[RunState, str | None]:
         work, settings = self.work, self.work.definition(job).settings
-        active = (await work.active([job.uuid])).get(job.uuid, {})
-        retries = superseded([run for _, run, _ in active.values()], settings.retry)
-        self.planner.carry_out(job, active, Overlapping(RunState.PENDING, endings=retries))
-        for ending in retries:
-            del active[ending.run_id]
-        others = [run for _, run, _ in active.values()]
+        if settings.retry.max_retries is None:
+            active = await self._active_of(job)
+            retries = superseded([run for _, run, _ in active.values()], settings.retry)
+            self._carry_out(job, active, Overlapping(RunState.PENDING, endings=retries))
+            for ending in retries:
+                del active[ending.run_id]
         if request.origin is not Origin.TRIGGER:
-            counts = settings.overlap != "allow" and any(run.counts(work.moment, settings.retry) for run in others)
+            counts = settings.overlap != "allow" and await self._is_behind(job, settings.retry)
             reason = request.reason if request.origin is Origin.REPLAY else None
             return (RunState.QUEUED if counts else RunState.PENDING), reason
+        active = await self._active_of(job)
+        others = [run for _, run, _ in active.values()]
         verdict = judge_overlap(settings.overlap, others, work.moment, settings.retry, once=settings.owes_once)
-        self.planner.carry_out(job, active, verdict)
+        self._carry_out(job, active, verdict)
         await work.flush()
         return verdict.state, verdict.reason
+
+    async def _active_of(self, job: JobRow) -> Active:
+        found = self._active.get(job.uuid)
+        if found is None:
+            found = self._active[job.uuid] = (await self.work.active([job.uuid])).get(job.uuid, {})
+        return found
+
+    async def _is_behind(self, job: JobRow, retry: Retry) -> bool:
+        """Whether a new run has to mind another. A backfill makes a long line, which need not be read for that: one run
+        in it is enough."""
+        if job.uuid not in self._lined and job.uuid not in self._active:
+            line = await self.work.transaction.rows("page_of_active_runs", jobs=[job.uuid], **_ONE_IN_LINE)
+            self._lined.update(job.uuid for _ in line)
+        if job.uuid in self._lined:
+            return True
+        active = await self._active_of(job)
+        return any(run.counts(self.work.moment, retry) for _, run, _ in active.values())
+
+    def _carry_out(self, job: JobRow, active: Active, verdict: Overlapping) -> None:
+        if verdict.endings or verdict.cancels:
+            self.planner.carry_out(job, active, verdict)
+            self._is_disturbed = True
 
     async def _insert(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 from horae.core import ids
 from horae.core.lifecycle import AttemptState, JobState, RunState, TaskState
 from horae.core.report import AttemptRow, RunRow, TaskRow
+from horae.store.driver import Row
 from horae.store.operating import run_not_found
 from horae.store.records import Claim, History, JobRecord, Passed, RunRecord, Totals
 from horae.store.rows import JobRow, moment, optional_json, optional_moment, run_record, to_json, uuid_of
@@ -26,6 +27,11 @@ async def jobs(
     rows = await work.transaction.rows(
         "list_jobs", jobs=wanted, tag=tag, state=None if state is None else str(state), after=after, limit=limit
     )
+    return await job_records(work, rows)
+
+
+async def job_records(work: Work, rows: Sequence[Row]) -> tuple[JobRecord, ...]:
+    """From rows as `list_jobs` has them."""
     found = [(JobRow(row[:-2]), *row[-2:]) for row in rows]
     await work.cache.load(work.transaction, [(job.uuid, job.version) for job, _, _ in found])
     return tuple(_job_record(work, job, by, owner) for job, by, owner in found)
@@ -71,7 +77,11 @@ async def runs(
         chosen["job"] = str(ids.job_uuid(job))
     else:
         statement = "list_runs"
-    rows = await work.transaction.rows(statement, **chosen)
+    return await run_records(work, await work.transaction.rows(statement, **chosen))
+
+
+async def run_records(work: Work, rows: Sequence[Row]) -> tuple[RunRecord, ...]:
+    """From rows as `list_runs` has them."""
     await work.cache.load(work.transaction, [(row[0], row[_VERSION]) for row in rows])
     return tuple(_run_record(work, row[0], row[1:]) for row in rows)
 

@@ -32,3 +32,9 @@ class Transacting:
             if work is not None:
                 work.unlearn()
             raise
+
+    @asynccontextmanager
+    async def _looking(self) -> AsyncIterator[Work]:
+        """As `_work`, for what only reads and may take a while."""
+        async with self.driver.looking() as transaction:
+            yield Work(transaction, self._cache)

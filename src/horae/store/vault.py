@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from horae.core.access import Grant, Principal
+from horae.store.foreign import HIDDEN, HIDDEN_COLUMNS
 
 if TYPE_CHECKING:
     from horae.core.job import JobSpec
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from horae.store.records import Defined, Rows
 
 __all__ = [
+    "HIDDEN",
+    "HIDDEN_COLUMNS",
     "AuditRow",
     "Identity",
     "RoleRecord",

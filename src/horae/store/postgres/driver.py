@@ -38,6 +38,8 @@ MOST_PREPARED = 500
 """Statements a connection keeps prepared: more than there are, with the forms their batches take."""
 MOST_JOINED = 10
 """Connections for transactions that tasks join; they are opened as they are needed, and closed after a minute."""
+MOST_LOOKING = 4
+"""Connections for pages and lists, opened and closed likewise: a long look leaves the engine its own."""
 YEAR_MS = 366 * 86_400_000
 Connection = AsyncConnection[Row]
 Pool = AsyncConnectionPool[Connection]
@@ -63,6 +65,7 @@ class PostgresDriver:
         self._patience = patience
         self._pool: Pool | None = None
         self._joining: Pool | None = None
+        self._looks: Pool | None = None
         self._listening: asyncio.Task[None] | None = None
         self._listening_since = asyncio.Event()
         self._held: set[UUID] = set()
@@ -89,6 +92,9 @@ class PostgresDriver:
             self._joining = self._made_pool(
                 min_size=0, max_size=MOST_JOINED, max_idle=60.0, reset=clean, check=AsyncConnectionPool.check_connection
             )
+            self._looks = self._made_pool(
+                min_size=0, max_size=MOST_LOOKING, max_idle=60.0, check=AsyncConnectionPool.check_connection
+            )
             await self._pool.open(wait=True)
         self._listening = asyncio.create_task(self._listen())
         await self._listening_since.wait()
@@ -103,20 +109,25 @@ class PostgresDriver:
             listening.cancel()
             with suppress(asyncio.CancelledError):
                 await listening
-        for pool in (self._pool, self._joining):
+        for pool in (self._pool, self._joining, self._looks):
             if pool is not None:
                 await pool.close()
-        self._pool = self._joining = None
+        self._pool = self._joining = self._looks = None
         self._held.clear()
         self._listening_since.clear()
 
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[PostgresTransaction]:
-        def made(connection: Connection, now: int) -> PostgresTransaction:
-            return PostgresTransaction(connection, self._prepared, now)
-
-        async with self._within(self._pool, made, write=write) as transaction:
+        async with self._within(self._pool, self._made, write=write) as transaction:
             yield transaction
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[PostgresTransaction]:
+        async with self._within(await self._opened(self._looks), self._made, write=False) as transaction:
+            yield transaction
+
+    def _made(self, connection: Connection, now: int) -> PostgresTransaction:
+        return PostgresTransaction(connection, self._prepared, now)
 
     @asynccontextmanager
     async def joined(self, limit: float) -> AsyncIterator[PostgresJoined]:
@@ -125,13 +136,13 @@ class PostgresDriver:
         def made(connection: Connection, now: int) -> PostgresJoined:
             return PostgresJoined(connection, self._prepared, now, self.place, self._read_clock, self._callers)
 
-        async with self._within(await self._opened_joining(), made) as transaction:
+        async with self._within(await self._opened(self._joining), made) as transaction:
             yield transaction
 
     async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
         """On a connection that is cleaned when it goes back, and never committed, so that nothing is left of it."""
         await self._callers.reader()
-        pool, connection = await self._borrowed(await self._opened_joining())
+        pool, connection = await self._borrowed(await self._opened(self._joining))
         try:
             async with translated(self.place):
                 now = await self._begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -140,11 +151,11 @@ class PostgresDriver:
             await undo(connection)
             await pool.putconn(connection)
 
-    async def _opened_joining(self) -> Pool | None:
-        if self._joining is not None and self._joining.closed:
+    async def _opened(self, pool: Pool | None) -> Pool | None:
+        if pool is not None and pool.closed:
             async with translated(self.place):
-                await self._joining.open()
-        return self._joining
+                await pool.open()
+        return pool
 
     @asynccontextmanager
     async def _within(

@@ -8,10 +8,11 @@ sleep, with jitter, so that no process is starved by others that poll in step.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic, time_ns
@@ -22,15 +23,17 @@ import apsw
 
 from horae.core.instant import EPOCH
 from horae.errors import NotACatalog, StoreError, StoreMissing, StoreUnavailable, shown
-from horae.store.driver import Clock, Parameters, RoleChange, Row, Statement, statements
+from horae.store.driver import Clock, Row, Statement, statements
 from horae.store.records import Rows
-from horae.store.sqlite import foreign, running
+from horae.store.sqlite import looking, running
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.guarding import Variables
 from horae.store.sqlite.liveness import FileLocks
-from horae.store.vault import Identity
+from horae.store.sqlite.transaction import SqliteJoined, SqliteMigrator, SqliteTransaction
 
 BUSY_PATIENCE = 30.0
+MOST_SELECTING = 4
+"""SELECTs at once, in threads that nothing else waits for; whoever comes later waits."""
 POLL, IDLE_POLL = 0.1, 0.2
 """Seconds between two looks for what other processes have committed: soon after there was something, and else."""
 IDLE_AFTER = 50
@@ -55,15 +58,18 @@ class SqliteDriver:
         self._patience = patience
         self._connection: apsw.Connection | None = None
         self._lock = asyncio.Lock()
+        self._writers = asyncio.Lock()
+        self._selects: ThreadPoolExecutor | None = None
         self._last = 0
         self._changes = 1
         self._fired: asyncio.Future[None] | None = None
-        self._waiting = self._looks = 0
+        self._waiting = self._quiet = 0
         self._timer: asyncio.TimerHandle | None = None
         self._version = -1
         self._locks = FileLocks(path)
         self._variables = Variables()
         self._prepared = {name: _prepared(each) for name, each in statements("sqlite").items()}
+        self._looks = looking.Looks(path, self._prepared)
 
     async def open(self) -> None:
         if self._connection is not None:
@@ -72,17 +78,23 @@ class SqliteDriver:
             _check_place(Path(self.path))
         connection = apsw.Connection(":memory:")
         try:
-            await self._patiently(lambda: _attach(connection, self.path))
+            await self._patiently(lambda: self._attach(connection))
             self._variables.register(connection)
+            looking.register(connection)
         except BaseException:
             connection.close()
             raise
         self._connection = connection
+        self._selects = ThreadPoolExecutor(MOST_SELECTING, thread_name_prefix="horae-select")
+        self._looks.open()
         self._version = self._data_version()
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         self._locks.close()
+        self._looks.close()
+        if self._selects is not None:
+            self._selects.shutdown(wait=False)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -101,6 +113,17 @@ class SqliteDriver:
             yield transaction
 
     @asynccontextmanager
+    async def looking(self) -> AsyncIterator[SqliteTransaction]:
+        """In threads, on connections of their own; in memory, where there is only this one, it holds up the loop."""
+        self.connection  # noqa: B018 - raises where the store is not open
+        if self.path == ":memory:":
+            async with self._within(SqliteTransaction, write=False) as transaction:
+                yield transaction
+        else:
+            async with self._looks.transaction(self._now()) as look:
+                yield look
+
+    @asynccontextmanager
     async def joined(self, limit: float) -> AsyncIterator[SqliteJoined]:
         """On the one connection there is: whoever else wants it waits."""
         async with self._within(SqliteJoined) as transaction:
@@ -111,9 +134,10 @@ class SqliteDriver:
 
     @asynccontextmanager
     async def _within(self, kind: type[Made], *, write: bool = True) -> AsyncIterator[Made]:
-        async with self._lock:
+        async with self._writers if write else nullcontext():
+            await self._patiently(lambda: self._begin(write=write))
+        try:
             connection = self.connection
-            await self._patiently(lambda: connection.execute("BEGIN IMMEDIATE" if write else "BEGIN"))
             transaction = kind(connection, self._prepared, self._now())
             try:
                 yield transaction
@@ -127,20 +151,38 @@ class SqliteDriver:
                 raise
             if transaction.wakes:
                 self._fire()
+        finally:
+            self._lock.release()
+
+    async def _begin(self, *, write: bool) -> None:
+        """Takes the connection, and begins. Where another process is in the way it is given back: whoever only reads
+        need not wait for that process."""
+        await self._lock.acquire()
+        try:
+            self.connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        except BaseException:
+            self._lock.release()
+            raise
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """There is no way over a network to be spared here, and no statement that writes several tables."""
         return None
 
     async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
-        """In a thread, which is told to stop when nobody waits for it any more; in memory, where there is only this
-        connection, at once."""
+        """In a thread, which is told to stop when nobody waits for it any more, or the store is closed; in memory,
+        where there is only this connection, at once."""
         if self.path == ":memory:":
             async with self._lock:
                 return running.select(self.connection, sql, most, seconds, lambda: False)
+        self.connection  # noqa: B018 - raises where the store is not open
         stopped = Event()
+
+        def is_over() -> bool:
+            return stopped.is_set() or self._connection is None
+
+        work = partial(running.select_from_file, self.path, sql, most, seconds, is_over)
         try:
-            return await asyncio.to_thread(running.select_from_file, self.path, sql, most, seconds, stopped.is_set)
+            return await asyncio.get_running_loop().run_in_executor(self._selects, work)
         finally:
             stopped.set()
 
@@ -169,17 +211,17 @@ class SqliteDriver:
 
     def _look(self) -> None:
         version = self._data_version()
-        self._looks += 1
+        self._quiet += 1
         if version != self._version:
             self._version = version
-            self._looks = 0
+            self._quiet = 0
             self._fire()
 
     def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
         """Sets the timer, unless it is set. A timer, not a task that sleeps: an idle node does little else."""
         # Nobody else can change a catalog in memory.
         if self._timer is None and self.path != ":memory:":
-            seconds = POLL if self._looks < IDLE_AFTER else IDLE_POLL
+            seconds = POLL if self._quiet < IDLE_AFTER else IDLE_POLL
             self._timer = loop.call_later(seconds, self._look_for_others, loop)
 
     def _look_for_others(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -224,147 +266,23 @@ class SqliteDriver:
         self._last = max(self._last, now)
         return self._last
 
-    async def _patiently(self, step: Any) -> None:
+    async def _attach(self, connection: apsw.Connection) -> None:
+        _attach(connection, self.path)
+
+    async def _patiently(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeats `step` while another process is in the way, with pauses that grow and never fall into step."""
         ends = monotonic() + self._patience
         pause = 0.0005
         while True:
             try:
                 with translated(self.path):
-                    step()
+                    await step()
                 return
             except StoreUnavailable as error:
                 if not isinstance(error.__cause__, apsw.BusyError) or monotonic() > ends:
                     raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads waiters, guards nothing
             pause = min(pause * 1.5, 0.02)
-
-
-class SqliteTransaction:
-    """Named statements on the one connection, inside BEGIN and COMMIT."""
-
-    __slots__ = ("_connection", "_prepared", "deferred", "now", "wakes")
-    overlaps = False
-
-    def __init__(self, connection: apsw.Connection, prepared: dict[str, str], now: int) -> None:
-        self._connection = connection
-        self._prepared = prepared
-        self.now = now
-        self.wakes = False
-        self.deferred: list[tuple[str, Sequence[Row]]] = []
-
-    async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
-        return self._rows(name, self._bound(parameters))
-
-    def _bound(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        bound = {key: json.dumps(value) if isinstance(value, list) else value for key, value in parameters.items()}
-        bound.setdefault("now", self.now)
-        return bound
-
-    def _rows(self, name: str, bound: dict[str, Any]) -> list[Row]:
-        with translated(name):
-            return self._connection.execute(self._prepared[name], bound).fetchall()
-
-    async def many(self, name: str, rows: Sequence[Row], /) -> int:
-        if not rows:
-            return 0
-        before = self._connection.total_changes()
-        with translated(name):
-            self._connection.executemany(self._prepared[name], rows)
-        return self._connection.total_changes() - before
-
-    async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
-        return [await self.many(name, rows) for name, rows in writes]
-
-    async def trip(
-        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
-    ) -> tuple[list[int], list[Row]]:
-        bound = self._bound(parameters)
-        self._rows(first, bound)
-        return await self.batch(writes), self._rows(then, bound)
-
-    async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
-        await self.batch(writes)
-
-    def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
-        self.deferred += writes
-
-    async def provision(self, change: RoleChange, /) -> str | None:
-        """A file knows no roles: the catalog's own rows are what an authorizer asks."""
-        return None
-
-    def wake(self) -> None:
-        self.wakes = True
-
-
-class SqliteJoined(SqliteTransaction):
-    """First statements of a task's own, then, from `conclude` on, the catalog's."""
-
-    __slots__ = ("_failed", "clock", "ends_at", "variables")
-    clock: Callable[[], int]
-    ends_at: float
-    variables: Variables
-
-    @property
-    def spoiled(self) -> bool:
-        """A statement that failed undoes only itself, unless it said ROLLBACK or the disk did; a text, everything."""
-        return getattr(self, "_failed", False) or not self._connection.in_transaction
-
-    async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
-        self._failed = True
-        rows = running.run_text(self._connection, sql, identity, most, self.ends_at, self.variables)
-        self._failed = False
-        return rows
-
-    async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
-        return foreign.run(self._connection, sql, parameters, self.ends_at)
-
-    async def conclude(self) -> None:
-        foreign.check_deferred(self._connection)
-        self.now = self.clock()
-
-
-class SqliteMigrator:
-    """Schema changes inside one BEGIN IMMEDIATE: the writer's place is the lock."""
-
-    def __init__(self, connection: apsw.Connection, path: str, now: int, *, injected: bool) -> None:
-        self._connection = connection
-        self._now = now
-        self.place = shown(path)
-        self.clock = None if injected else now
-
-    async def kind(self) -> str:
-        """User tables may live in the same file; only names that the catalog uses are in the way."""
-        names = {row[0] for row in self._all("SELECT name FROM sys.sqlite_schema WHERE type IN ('table', 'view')")}
-        if "schema_migrations" in names:
-            columns = {row[1] for row in self._all("PRAGMA sys.table_info(schema_migrations)")}
-            return "catalog" if "min_reader" in columns else "foreign"
-        return "foreign" if names & {"jobs", "job_runs", "users", "audit", "nodes", "settings"} else "empty"
-
-    async def applied(self) -> list[tuple[int, str, int]]:
-        return [tuple(row) for row in self._all("SELECT number, digest, min_reader FROM sys.schema_migrations")]
-
-    async def latest_time(self) -> int | None:
-        newest: int | None = self._all(
-            "SELECT max(coalesce((SELECT max(applied_at) FROM sys.schema_migrations), 0),"
-            " coalesce((SELECT max(heartbeat_at) FROM sys.nodes), 0))"
-        )[0][0]
-        return newest
-
-    async def run(self, text: str) -> None:
-        with translated(self.place):
-            self._connection.execute(text).fetchall()
-
-    async def record(self, number: int, name: str, digest: str, min_reader: int) -> None:
-        row = (number, name, digest, min_reader, self._now)
-        self._all(
-            "INSERT INTO sys.schema_migrations (number, name, digest, min_reader, applied_at) VALUES (?, ?, ?, ?, ?)",
-            row,
-        )
-
-    def _all(self, text: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        with translated(self.place):
-            return self._connection.execute(text, values).fetchall()
 
 
 def _prepared(statement: Statement) -> str:

@@ -510,3 +510,17 @@ UNION ALL
 SELECT 'scheduler_job_execution_duration_seconds', avg(completed_at - started_at) / 1000, 's'
 FROM job_runs
 WHERE completed_at >= CAST(unixepoch('subsec') * 1000 AS INTEGER) - 3600000 AND started_at IS NOT NULL;
+
+-- What was answered to requests that carry a key of their own, so that one that is sent twice is done once. A release
+-- before this one has no use for it and goes on reading and writing.
+-- min_reader: 1
+
+-- status and body are NULL while a request is being answered. The key is a digest: it tells nobody who asked.
+CREATE TABLE sys.kept_answers (
+    answer_key  TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    begun_at    INTEGER NOT NULL,
+    status      INTEGER,
+    body        BLOB
+);
+CREATE INDEX sys.kept_answers_begun ON kept_answers (begun_at);

@@ -1,4 +1,4 @@
-"""The sample jobs that `horae demo` runs: one that always works, one that needs a second try, one of several tasks."""
+"""The sample jobs of `horae demo --tour`: one that always works, one that needs a second try, one of several tasks."""
 
 from __future__ import annotations
 

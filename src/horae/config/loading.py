@@ -1,36 +1,25 @@
-"""The configuration: one frozen record, from a TOML file and the environment. Absent is whatever the defaults are.
-
-    [external]            programs for EXTERNAL jobs: off until `enabled`
-    [connections.name]    url: a database that SQL jobs reach by ON CONNECTION name
-    [secrets]             where the master key is: key_file, key_environment or key_command; older_key_files
-    [scheduler]           limits and rhythms of the node
-
-A variable HORAE_SECTION_KEY stands for the key of that section, and wins over the file; HORAE_CONNECTION_NAME is the
-url of a connection. Whatever is not known, or of the wrong kind, is refused with its place. Urls and variables may hold
-passwords: neither shows in a repr or an error.
-"""
+"""The file and the environment, section by section, into one record."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from horae.core.duration import parse_duration
+from horae.config import values as kinds
+from horae.config.server import SERVER_LISTS, ServerSettings, is_foreign, server_keys
+from horae.config.values import Place, Read
 from horae.core.external import ExternalPolicy
-from horae.core.ids import checked_name
-from horae.core.size import parse_size
-from horae.errors import HoraeError, InvalidConfiguration, shown
+from horae.errors import InvalidConfiguration
 
 FILE = "horae.toml"
 """What is read where nobody names a file, if it is there."""
 FILE_VARIABLE = "HORAE_CONFIG"
 KEY_VARIABLE = "HORAE_MASTER_KEY"
 """Has the master key where no source is named."""
-_SCHEMES = ("sqlite", "postgresql", "postgres")
 _LISTS = ("commands", "directories", "environment", "older_key_files", "modules")
 _MOST_READ = 1 << 20
 
@@ -55,9 +44,13 @@ class KeySources:
     """Where the master keys are: at most one of the first three is set. Files are absolute."""
 
     key_file: str | None = None
+    """A file that only its owner may read."""
     key_environment: str | None = None
+    """A variable that has the key."""
     key_command: tuple[str, ...] | None = None
+    """A program that prints it."""
     older_key_files: tuple[str, ...] = ()
+    """Keys that still open what is not yet under the new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +62,7 @@ class Configuration:
     secrets: KeySources = field(default_factory=KeySources)
     scheduler: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None
+    server: ServerSettings = field(default_factory=ServerSettings)
 
 
 def load_configuration(path: str | Path | None = None, environment: Mapping[str, str] | None = None) -> Configuration:
@@ -119,43 +113,28 @@ def _toml(text: str, source: str) -> Mapping[str, Any]:
 # ---- the sections ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a value stands, for errors."""
-
-    source: str
-    key: str
-
-    def wrong(self, reason: str, hint: str | None = None) -> InvalidConfiguration:
-        where = f"{self.source}: {self.key}" if self.key else self.source
-        details = {"source": self.source, "key": self.key}
-        return InvalidConfiguration(f"{where} {reason}", hint=hint, details=details)
-
-
-Read = Callable[[Any, _Place], Any]
-
-
 def _read(data: Mapping[str, Any], file: Path | None, variables: Mapping[str, str]) -> Configuration:
     source = "the configuration" if file is None else str(file)
     for section in data:
         if section not in _SECTIONS:
-            raise _Place(source, f"[{section}]").wrong(
+            raise Place(source, f"[{section}]").wrong(
                 "is not known", f"Known sections: {', '.join(f'[{each}]' for each in _SECTIONS)}."
             )
     folder = Path.cwd() if file is None else file.absolute().parent
-    external = _section(data, "external", source, variables, _EXTERNAL)
+    external = _section(data, "external", source, variables, EXTERNAL)
     keys = _section(data, "secrets", source, variables, _secrets_keys(folder))
     if "key_environment" not in keys and not {"key_file", "key_command"} & keys.keys() and variables.get(KEY_VARIABLE):
         keys["key_environment"] = KEY_VARIABLE
     named = [each for each in ("key_file", "key_environment", "key_command") if each in keys]
     if len(named) > 1:
-        raise _Place(source, "[secrets]").wrong(f"names several master keys: {', '.join(named)}", "Keep one of them.")
+        raise Place(source, "[secrets]").wrong(f"names several master keys: {', '.join(named)}", "Keep one of them.")
     return Configuration(
         _policy(external, source),
         _connections(data, source, variables),
         KeySources(**keys),
         _section(data, "scheduler", source, variables, None),
         None if file is None else str(file),
+        ServerSettings(**_section(data, "server", source, variables, server_keys(folder))),
     )
 
 
@@ -169,15 +148,15 @@ def _section(
     """The values of one section, by the names of the fields they are for. `known` None: any name, as it is."""
     given = data.get(name, {})
     if not isinstance(given, Mapping):
-        raise _Place(source, f"[{name}]").wrong("must be a section")
-    places: dict[str, tuple[Any, _Place]] = {
-        key: (value, _Place(source, f"{key} in [{name}]")) for key, value in given.items()
+        raise Place(source, f"[{name}]").wrong("must be a section")
+    places: dict[str, tuple[Any, Place]] = {
+        key: (value, Place(source, f"{key} in [{name}]")) for key, value in given.items()
     }
     prefix = f"HORAE_{name.upper()}_"
     for variable, value in sorted(variables.items()):
-        if variable.startswith(prefix):
+        if variable.startswith(prefix) and not is_foreign(variable):
             key = variable.removeprefix(prefix).lower()
-            places[key] = (_from_variable(value, key, known), _Place("the environment", variable))
+            places[key] = (_from_variable(value, key, known), Place("the environment", variable))
     found: dict[str, Any] = {}
     for key, (value, place) in places.items():
         if known is None:
@@ -193,12 +172,17 @@ def _section(
 def _from_variable(value: str, key: str, known: Mapping[str, tuple[str, Read]] | None) -> Any:
     """A variable's text as TOML would have it: true and false, whole numbers, and for lists words between colons."""
     read = None if known is None or key not in known else known[key][1]
+    if known is not None and known.get(key, ("", None))[0] in SERVER_LISTS:
+        # Targets and addresses have colons of their own.
+        return value.replace(",", " ").split()
     if key in _LISTS:
         return [each for each in value.split(":") if each]
-    if read in (_flag, None) and value.lower() in ("true", "false"):
+    if read in (kinds.flag, None) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if read in (_count, _limit_count, None) and re.fullmatch(r"-?[0-9]{1,18}", value):
+    if read in (kinds.count, kinds.limit_count, kinds.number, None) and re.fullmatch(r"-?[0-9]{1,18}", value):
         return int(value)
+    if read is kinds.number and re.fullmatch(r"[0-9]{1,9}\.[0-9]{1,9}", value):
+        return float(value)
     return value
 
 
@@ -209,7 +193,7 @@ def _policy(values: Mapping[str, Any], source: str) -> ExternalPolicy:
         # Its own words name the field; the file is ours to add.
         raise InvalidConfiguration(f"{source}: [external]: {error.message}", details=error.details) from None
     if policy.enabled and not policy.commands and not policy.directories:
-        raise _Place(source, "[external]").wrong(
+        raise Place(source, "[external]").wrong(
             "is enabled and allows nothing", "Name programs in commands, or their folders in directories."
         )
     return policy
@@ -218,166 +202,65 @@ def _policy(values: Mapping[str, Any], source: str) -> ExternalPolicy:
 def _connections(data: Mapping[str, Any], source: str, variables: Mapping[str, str]) -> dict[str, Connection]:
     given = data.get("connections", {})
     if not isinstance(given, Mapping):
-        raise _Place(source, "[connections]").wrong("must have a section for each: [connections.name]")
+        raise Place(source, "[connections]").wrong("must have a section for each: [connections.name]")
     found: dict[str, Connection] = {}
     for name, values in given.items():
-        place = _Place(source, f"[connections.{name}]")
-        _name(name, place)
+        place = Place(source, f"[connections.{name}]")
+        kinds.name(name, place)
         if not isinstance(values, Mapping):
             raise place.wrong("must be a section with a url")
         for key in values:
             if key != "url":
-                raise _Place(source, f"{key} in [connections.{name}]").wrong("is not known", "Known keys: url.")
+                raise Place(source, f"{key} in [connections.{name}]").wrong("is not known", "Known keys: url.")
         if "url" not in values:
-            raise place.wrong("has no url", f"Known kinds: {', '.join(_SCHEMES)}.")
-        found[name] = Connection(name, _url(values["url"], _Place(source, f"url in [connections.{name}]")))
+            raise place.wrong("has no url", f"Known kinds: {', '.join(kinds.SCHEMES)}.")
+        found[name] = Connection(name, kinds.url(values["url"], Place(source, f"url in [connections.{name}]")))
     prefix = "HORAE_CONNECTION_"
     for variable, value in sorted(variables.items()):
         if variable.startswith(prefix):
             name = variable.removeprefix(prefix).lower()
-            place = _Place("the environment", variable)
-            found[_name(name, place)] = Connection(name, _url(value, place))
+            place = Place("the environment", variable)
+            found[kinds.name(name, place)] = Connection(name, kinds.url(value, place))
     return found
 
 
-# ---- the values ------------------------------------------------------------------------------------------------------
-
-
-def _name(value: str, place: _Place) -> str:
-    try:
-        return checked_name(value, "connection name")
-    except HoraeError as error:
-        raise place.wrong(f"has no name that is one: {error.message}") from None
-
-
-def _url(value: Any, place: _Place) -> str:
-    # The value is never shown: it has a password in it, or what was meant to be one.
-    if not isinstance(value, str) or value.partition("://")[0] not in _SCHEMES or "://" not in value:
-        raise place.wrong(f"must be a url that begins with {', '.join(f'{each}://' for each in _SCHEMES)}")
-    return value
-
-
-def _flag(value: Any, place: _Place) -> bool:
-    if type(value) is not bool:
-        raise place.wrong(f"must be true or false, not {shown(value)}")
-    return value
-
-
-def _word(value: Any, place: _Place) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise place.wrong(f"must be text, not {shown(value)}")
-    return value
-
-
-def _words(value: Any, place: _Place) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise place.wrong(f"must be a list of text, not {shown(value)}")
-    return tuple(_word(each, place) for each in value)
-
-
-def _paths(value: Any, place: _Place) -> tuple[str, ...]:
-    return tuple(_path(each, place) for each in _words(value, place))
-
-
-def _path(value: Any, place: _Place) -> str:
-    path = _word(value, place)
-    if not path.startswith("/"):
-        raise place.wrong(f"must be an absolute path, not {shown(path)}")
-    return path
-
-
-def _variables(value: Any, place: _Place) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
-        # Values may be secret: they are not shown.
-        raise place.wrong('must map variables to text: { NAME = "value" }')
-    return dict(value)
-
-
-def _count(value: Any, place: _Place) -> int:
-    if type(value) is not int or value < 1:
-        raise place.wrong(f"must be a whole number from 1, not {shown(value)}")
-    return value
-
-
-def _size(value: Any, place: _Place) -> int:
-    try:
-        return parse_size(value, name="size")
-    except InvalidConfiguration as error:
-        raise place.wrong(f"must be a size, not {shown(value)}", error.hint) from None
-
-
-def _seconds(value: Any, place: _Place) -> float:
-    try:
-        return parse_duration(value, name="duration").total_seconds()
-    except HoraeError as error:
-        raise place.wrong(f"must be a duration, not {shown(value)}", error.hint) from None
-
-
-def _cpu(value: Any, place: _Place) -> int:
-    seconds = _seconds(value, place)
-    if seconds < 1 or seconds != int(seconds):
-        raise place.wrong(f"must be a duration of whole seconds, not {shown(value)}")
-    return int(seconds)
-
-
-def _or_none(read: Read) -> Read:
-    """A limit that may be taken away."""
-    return lambda value, place: None if value == "none" else read(value, place)
-
-
-_limit_count = _or_none(_count)
-
-
-def _command(value: Any, place: _Place) -> tuple[str, ...]:
-    """A list of words, or text that is split as a shell would, without one."""
-    import shlex
-
-    try:
-        words = tuple(shlex.split(value)) if isinstance(value, str) else _words(value, place)
-    except ValueError:
-        words = ()
-    if not words:
-        raise place.wrong("must be a command: a list of words, or text")
-    return words
-
-
-_EXTERNAL: Mapping[str, tuple[str, Read]] = {
-    "enabled": ("enabled", _flag),
-    "commands": ("commands", _paths),
-    "directories": ("directories", _paths),
-    "working_directory": ("working_directory", _path),
-    "environment": ("environment", _words),
-    "variables": ("variables", _variables),
-    "output_limit": ("output_limit", _size),
-    "cpu_seconds": ("cpu_seconds", _or_none(_cpu)),
-    "memory": ("memory", _or_none(_size)),
-    "open_files": ("open_files", _limit_count),
-    "processes": ("processes", _limit_count),
-    "file_size": ("file_size", _or_none(_size)),
-    "time_limit": ("time_limit", _or_none(_seconds)),
-    "grace": ("grace", _seconds),
-    "user": ("user", _word),
-    "group": ("group", _word),
-    "shell": ("allow_shell", _flag),
-    "namespaces": ("namespaces", _word),
+EXTERNAL: Mapping[str, tuple[str, Read]] = {
+    "enabled": ("enabled", kinds.flag),
+    "commands": ("commands", kinds.paths),
+    "directories": ("directories", kinds.paths),
+    "working_directory": ("working_directory", kinds.path),
+    "environment": ("environment", kinds.words),
+    "variables": ("variables", kinds.variables),
+    "output_limit": ("output_limit", kinds.size),
+    "cpu_seconds": ("cpu_seconds", kinds.or_none(kinds.cpu)),
+    "memory": ("memory", kinds.or_none(kinds.size)),
+    "open_files": ("open_files", kinds.limit_count),
+    "processes": ("processes", kinds.limit_count),
+    "file_size": ("file_size", kinds.or_none(kinds.size)),
+    "time_limit": ("time_limit", kinds.or_none(kinds.seconds)),
+    "grace": ("grace", kinds.seconds),
+    "user": ("user", kinds.word),
+    "group": ("group", kinds.word),
+    "shell": ("allow_shell", kinds.flag),
+    "namespaces": ("namespaces", kinds.word),
 }
 
 
 def _secrets_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
     """Files may be named from where the configuration lies."""
 
-    def file(value: Any, place: _Place) -> str:
-        return str(folder / _word(value, place))
+    def file(value: Any, place: Place) -> str:
+        return str(folder / kinds.word(value, place))
 
-    def files(value: Any, place: _Place) -> tuple[str, ...]:
-        return tuple(str(folder / each) for each in _words(value, place))
+    def files(value: Any, place: Place) -> tuple[str, ...]:
+        return tuple(str(folder / each) for each in kinds.words(value, place))
 
     return {
         "key_file": ("key_file", file),
-        "key_environment": ("key_environment", _word),
-        "key_command": ("key_command", _command),
+        "key_environment": ("key_environment", kinds.word),
+        "key_command": ("key_command", kinds.command),
         "older_key_files": ("older_key_files", files),
     }
 
 
-_SECTIONS = ("external", "connections", "secrets", "scheduler")
+_SECTIONS = ("external", "connections", "secrets", "scheduler", "server")

@@ -1,0 +1,205 @@
+"""`python -m bench.service`: a server under load: runs by the thousand, requests, and people who watch.
+
+Starts `horae serve` as a process of its own on a new catalog, first with nothing to do, then with jobs that each run
+every second and viewers who watch the live stream; both times the API is asked at a steady rate: lists, one job, its
+calendar, the overview, and runs started by hand. At the end the server is told to stop, and every slot between the
+first and the last is looked for in the catalog: each must have run, once. `--json` prints figures for machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from statistics import quantiles
+from time import perf_counter, sleep
+from typing import Any
+
+from tools.postgres import running_postgres
+
+from bench.service_load import Connection, Load, press, watch
+from bench.timing import table
+from horae import Horae
+
+TARGET = 0.1
+"""Seconds within which 99 of 100 requests are answered."""
+PATIENCE = 60.0
+REQUESTS = (
+    ("list of jobs", "GET", "/api/v1/jobs?limit=50&outcomes=20", b""),
+    ("one job", "GET", "/api/v1/jobs/job-0001", b""),
+    ("runs of a job", "GET", "/api/v1/jobs/job-0002/runs?limit=50", b""),
+    ("list of runs", "GET", "/api/v1/runs?limit=50", b""),
+    ("overview", "GET", "/api/v1/overview", b""),
+    ("preview", "GET", "/api/v1/preview?text=0%209%20*%20*%201-5&timezone=Europe/Berlin", b""),
+    ("trigger", "POST", "/api/v1/jobs/job-0003/trigger", b"{}"),
+    ("schedules", "GET", "/api/v1/schedules?limit=50", b""),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.service", description=__doc__)
+    parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
+    parser.add_argument("--jobs", type=int, default=1000, help="each runs every second")
+    parser.add_argument("--rate", type=float, default=200.0, help="requests a second")
+    parser.add_argument("--viewers", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--quick", action="store_true", help="200 jobs, 20 viewers, 8 seconds")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    if given.quick:
+        given.seconds, given.jobs, given.viewers = 8.0, 200, 20
+    kinds = ("sqlite", "postgres") if given.store == "both" else (given.store,)
+    found = {kind: _measured(kind, given) for kind in kinds}
+    if given.json:
+        print(json.dumps(found, indent=2))
+    else:
+        _show(found, given)
+    faults = [each for each in found.values() if each["lost"] or each["twice"] or each["refused"]]
+    return 1 if faults or any(each["p99"] > TARGET for each in found.values()) else 0
+
+
+def _measured(kind: str, given: argparse.Namespace) -> dict[str, Any]:
+    with _store(kind) as url:
+        with _server(url, 10) as address:
+            quiet = asyncio.run(_pressed(address, given, viewers=0))
+        with _server(url, given.jobs) as address:
+            load = asyncio.run(_pressed(address, given, viewers=given.viewers))
+        slots = asyncio.run(_slots(url))
+    every = [each for times in load.seconds.values() for each in times]
+    return {
+        "p50": _of_a_hundred(every, 50),
+        "p95": _of_a_hundred(every, 95),
+        "p99": _of_a_hundred(every, 99),
+        "most": max(every),
+        "quiet_p99": _of_a_hundred([each for times in quiet.seconds.values() for each in times], 99),
+        "by_request": {kind: _of_a_hundred(times, 99) for kind, times in sorted(load.seconds.items())},
+        "requests": len(every),
+        "refused": sum(load.refused.values()),
+        "first_refusal": load.first,
+        "messages_a_second": sum(load.messages) / max(1, len(load.messages)) / given.seconds,
+    } | slots
+
+
+@contextmanager
+def _store(kind: str) -> Iterator[str]:
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="horae-bench-") as folder:
+            yield f"sqlite:///{folder}/horae.db"
+    else:
+        with running_postgres(18) as server:
+            url = server.create_database()
+            subprocess.run(
+                [sys.executable, "-m", "horae.cli", "migrate", "--store", url], check=True, stdout=subprocess.DEVNULL
+            )
+            yield url
+
+
+@contextmanager
+def _server(url: str, jobs: int) -> Iterator[str]:
+    """`horae serve` in a process of its own, until the block ends; it must then stop by itself when told to."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "horae.cli", "serve", "bench.service_app:app", "--store", url]
+    environment = os.environ | {"HORAE_BENCH_JOBS": str(jobs), "HORAE_STORE": url}
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [*command, "--http", f"127.0.0.1:{port}", "--slots", "500", "--log-level", "warning"],
+            env=environment,
+            stdout=said,
+            stderr=said,
+        )
+        try:
+            asyncio.run(_ready(address, process))
+            yield address
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(PATIENCE)
+            if code != 0:
+                said.seek(0)
+                raise SystemExit(f"the server ended with {code}:\n{said.read().decode()[-4000:]}")
+
+
+async def _ready(address: str, process: subprocess.Popen[bytes]) -> None:
+    until = perf_counter() + PATIENCE
+    connection = Connection(address)
+    while perf_counter() < until and process.poll() is None:
+        try:
+            if (await connection.ask("GET", "/readyz"))[0] == 200:
+                connection.close()
+                return
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        sleep(0.1)
+
+
+async def _pressed(address: str, given: argparse.Namespace, *, viewers: int) -> Load:
+    until = perf_counter() + given.seconds
+    seen = Load()
+    watching = [asyncio.create_task(watch(address, until, seen)) for _ in range(viewers)]
+    load = await press(address, REQUESTS, given.rate, given.seconds)
+    await asyncio.gather(*watching)
+    load.messages = seen.messages
+    return load
+
+
+async def _slots(url: str) -> dict[str, Any]:
+    """What the catalog says of the slots of every job, between its first and its last: how many ran, and which did
+    not."""
+    app = Horae(url)
+    second = (
+        "scheduled_time / 1000" if url.startswith("sqlite") else "CAST(extract(epoch FROM scheduled_time) AS bigint)"
+    )
+    of_schedule = "FROM sys.job_runs WHERE origin = 'SCHEDULE' AND state <> 'PENDING'"
+    jobs: Any = await app.sql(
+        f"SELECT count(*), count(DISTINCT {second}), min({second}), max({second}) {of_schedule} GROUP BY job_uuid"
+    )
+    states: Any = await app.sql(f"SELECT state, count(*) {of_schedule} GROUP BY state")
+    await app.close()
+    return {
+        "runs": sum(count for count, *_ in jobs),
+        "lost": sum(last - first + 1 - different for _, different, first, last in jobs),
+        "twice": sum(count - different for count, different, *_ in jobs),
+        "states": dict(states),
+        "span": max(last for *_, last in jobs) - min(first for _, _, first, _ in jobs) + 1,
+    }
+
+
+def _of_a_hundred(values: Sequence[float], percent: int) -> float:
+    return quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def _show(found: dict[str, dict[str, Any]], given: argparse.Namespace) -> None:
+    print(f"{given.jobs} jobs every second, {given.rate:g} requests a second, {given.viewers} viewers, ", end="")
+    print(f"{given.seconds:g} s", end="\n\n")
+    header = ["store", "p50", "p95", "p99", "p99 with nothing to do", "ratio", "runs", "lost", "twice", "refused"]
+    rows = [
+        [
+            kind,
+            *(f"{1000 * each[name]:.1f} ms" for name in ("p50", "p95", "p99", "quiet_p99")),
+            f"{each['p99'] / each['quiet_p99']:.1f}",
+            *(f"{each[name]:,}" for name in ("runs", "lost", "twice", "refused")),
+        ]
+        for kind, each in found.items()
+    ]
+    print(table(header, rows), end="\n\n")
+    kinds = sorted({kind for each in found.values() for kind in each["by_request"]})
+    rows = [[kind, *(f"{1000 * each['by_request'][kind]:.1f} ms" for each in found.values())] for kind in kinds]
+    print(table(["p99 of", *found], rows))
+    for kind, each in found.items():
+        print(f"\n{kind}: {each['messages_a_second']:.2f} messages a second to each viewer; {each['states']}")
+        if each["first_refusal"]:
+            print(f"first refusal: {each['first_refusal']}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,90 @@
+"""`horae doctor` from the inside: the catalog behind an address, and what is around it on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from horae.app.stores import open_present
+from horae.app.tools import Toolbox
+from horae.config import Configuration
+from horae.control.doctor import Examination, examine
+from horae.control.surroundings import Checked, Surroundings
+from horae.errors import HoraeError
+from horae.store.catalog import Catalog
+from horae.store.migrating import migrations
+from horae.store.sqlite.driver import SqliteDriver
+
+
+async def examine_store(
+    url: str,
+    configuration: Configuration | None = None,
+    *,
+    defined: frozenset[str] | None = None,
+    more: Sequence[Checked] = (),
+) -> Examination:
+    """What is wrong with the catalog behind a URL. Nothing is created: where there is none, that is raised."""
+    store = await open_present(url)
+    try:
+        around = await surroundings(store, configuration or Configuration(), defined=defined)
+        return await examine(store, around, more)
+    finally:
+        await store.close()
+
+
+async def surroundings(
+    store: Catalog,
+    configuration: Configuration,
+    *,
+    defined: frozenset[str] | None = None,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Surroundings:
+    """What this machine has around an open catalog."""
+    toolbox = Toolbox(configuration)
+    keys, fault = frozenset[str](), None
+    try:
+        keys = toolbox.keyring().ids
+    except HoraeError as error:
+        fault = error.message
+    schema = migrations(store.driver.dialect)[-1].number
+    known = {
+        "schema": schema,
+        "external": configuration.external.enabled,
+        "keys": keys,
+        "key_fault": fault,
+        "defined": defined,
+        "configuration": configuration.source,
+    }
+    if isinstance(store.driver, SqliteDriver):
+        ((version,),) = await store.select("SELECT sqlite_version()")
+        return Surroundings(f"SQLite {version}", **known, **_file(Path(store.driver.path)))  # type: ignore[arg-type]  # each by its name
+    before = clock()
+    now = await store.now()
+    skew = (now - (before + (clock() - before) / 2)).total_seconds()
+    ((version, size, read_only),) = await store.select(
+        "SELECT current_setting('server_version'), pg_database_size(current_database()), pg_is_in_recovery()"
+    )
+    return Surroundings(
+        f"PostgreSQL {str(version).partition(' ')[0]}",
+        **known,  # type: ignore[arg-type]  # each by its name
+        size=int(size),
+        is_writable=not read_only,
+        skew=skew,
+    )
+
+
+def _file(path: Path) -> dict[str, object]:
+    if str(path) == ":memory:":
+        return {"is_writable": True}
+    folder = path.absolute().parent
+    log = path.with_name(f"{path.name}-wal")
+    return {
+        "is_writable": os.access(path, os.W_OK) and os.access(folder, os.W_OK),
+        "size": path.stat().st_size,
+        "log_size": log.stat().st_size if log.exists() else 0,
+        "free": shutil.disk_usage(folder).free,
+        "place": str(folder),
+    }

@@ -1,0 +1,84 @@
+"""Files that define jobs: jobs.toml and krontabs, read and checked."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from horae.core.job import JobSpec
+from horae.core.jobtable import read_job_file
+from horae.core.kronjob import job_from_krontab
+from horae.core.krontab import read_jobs
+from horae.errors import InvalidDefinition, InvalidFile, shown
+
+MOST_READ = 16 << 20
+TWICE = "Give one of them another name."
+
+
+@dataclass(frozen=True, slots=True)
+class FileJobs:
+    """What one file defines: jobs as they are to be written, and pools."""
+
+    file: Path
+    specs: tuple[JobSpec, ...]
+    pools: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_file(path: Path) -> str:
+    """Raises InvalidFile, also for what is no file but could be read: a pipe would be waited for without end."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise InvalidFile(f"{path}: is no regular file", hint="Name a file; a pipe or a device is not read.")
+            data = opened.read(MOST_READ + 1)
+        if len(data) > MOST_READ:
+            raise InvalidFile(f"{path}: is larger than {MOST_READ >> 20} MiB", hint="Cut it into several files.")
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise InvalidFile(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{path}: is not UTF-8 text, at byte {error.start}") from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def read_toml(path: Path, namespace: str) -> FileJobs:
+    """The jobs of a job file; `namespace` is for one that names none. Raises InvalidFile, InvalidJobFile."""
+    found = read_job_file(read_file(path), file=str(path), namespace=namespace)
+    return FileJobs(path, found.specs(), found.pools)
+
+
+def read_krontab(path: Path, namespace: str) -> FileJobs:
+    """The jobs of a krontab. Raises InvalidFile, InvalidKrontab."""
+    found = read_jobs(read_file(path), file=str(path))
+    return FileJobs(path, tuple(job_from_krontab(each.job, namespace=namespace) for each in found))
+
+
+def read_jobs_of(path: Path, namespace: str) -> FileJobs:
+    """The jobs of a file, by its ending."""
+    return read_krontab(path, namespace) if path.suffix == ".kron" else read_toml(path, namespace)
+
+
+def check_apart(files: Iterable[FileJobs], in_code: Iterable[str]) -> None:
+    """Raises InvalidDefinition where two places define a job of one name, or a pool with two limits."""
+    places: dict[str, str] = dict.fromkeys(in_code, "the code")
+    pools: dict[str, tuple[int, Path]] = {}
+    for each in files:
+        for spec in each.specs:
+            other = places.get(spec.name)
+            if other is not None:
+                where = "twice in one file" if other == str(each.file) else f"also by {other}"
+                raise InvalidDefinition(f"Job {shown(spec.name)} of {each.file} is defined {where}", hint=TWICE)
+            places[spec.name] = str(each.file)
+        for name, limit in each.pools.items():
+            known, where_known = pools.setdefault(name, (limit, each.file))
+            if known != limit:
+                raise InvalidDefinition(
+                    f"The pool {shown(name)} has the limit {limit} in {each.file}, and {known} in {where_known}",
+                    hint="A pool has one limit: say it in one of the files.",
+                )

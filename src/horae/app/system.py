@@ -1,0 +1,39 @@
+"""What ALTER SYSTEM knows, for people to read: each setting with the value it has where nobody sets it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from horae.engine.tuning import PREFIX, SYSTEM_RECOVERY, SYSTEM_SLOTS, Tuning
+
+_SAID = {
+    SYSTEM_SLOTS: "Runs that one node works on at once",
+    SYSTEM_RECOVERY: "What new SQL jobs that do not say do about missed slots: none, last or all",
+    "heartbeat": "Seconds between two signs of life of a node",
+    "spacing": "Seconds between two looks for cancellations, at the least",
+    "late_after": "Seconds after which a heartbeat is so late that a node stops its tasks",
+    "reap_every": "Seconds between two looks for runs past their time limit",
+    "sweep_every": "Seconds between two looks for runs that wait without need",
+    "retain_every": "Seconds between two clearings of old history",
+    "job_history_retention_days": "Days that the history of runs is kept",
+    "plan_batch": "Jobs planned in one transaction, at most",
+    "output_limit": "Characters of output kept of one attempt",
+    "result_limit": "Characters of JSON that a task may return",
+    "transaction_limit": "Seconds that run.transaction may last; none: 5 on SQLite, 60 on PostgreSQL",
+}
+_DEFAULTS = {SYSTEM_SLOTS: 50, SYSTEM_RECOVERY: "last"}
+
+
+class SystemSetting(NamedTuple):
+    name: str
+    default: Any
+    description: str
+
+
+def system_settings() -> tuple[SystemSetting, ...]:
+    """All of them, by name."""
+    tuning = Tuning()
+    return tuple(
+        SystemSetting(PREFIX + name, _DEFAULTS[name] if name in _DEFAULTS else getattr(tuning, name), said)
+        for name, said in sorted(_SAID.items())
+    )

@@ -1,0 +1,66 @@
+"""A run in the terminal: when each attempt of each task ran, side by side on one line of time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from horae.cli.files import now
+from horae.cli.rows import harmless
+from horae.cli.screen import shortened
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+    from horae.desk.shapes import Attempt, Report
+
+_WIDEST = 60
+_NARROWEST = 12
+_NAMES = 24
+
+
+def draw(screen: Screen, report: Report) -> None:
+    """One row an attempt, from the run's start to its end, or to now. Nothing where nothing has started."""
+    rows = [(task.name, each) for task in report.tasks for each in task.attempts if each.started_at is not None]
+    if not rows:
+        return
+    starts = [_time(each.started_at) for _, each in rows]
+    first = min(starts if report.started_at is None else [_time(report.started_at), *starts])
+    last = max([_end(each) for _, each in rows] + ([_time(report.completed_at)] if report.completed_at else []))
+    span = max((last - first).total_seconds(), 0.001)
+    names = min(_NAMES, max(len(name) for name, _ in rows))
+    room = _WIDEST if screen.width is None else screen.width - names - 24
+    room = max(_NARROWEST, min(_WIDEST, room))
+    full, empty = ("#", ".") if screen.plain else ("█", "·")
+    screen.line()
+    told = ""
+    for name, each in rows:
+        begin = int((_time(each.started_at) - first).total_seconds() / span * room)
+        begin = min(begin, room - 1)
+        length = max(1, round((_end(each) - _time(each.started_at)).total_seconds() / span * room))
+        length = min(length, room - begin)
+        bar = screen.style(empty * begin, "dim") + screen.coloured(full * length, each.state)
+        rest = screen.style(empty * (room - begin - length), "dim")
+        label = "" if name == told else shortened(harmless(name), names)
+        told = name
+        took = max(0.0, (_end(each) - _time(each.started_at)).total_seconds())
+        state = screen.state(each.state)
+        screen.line(f"  {label:<{names}}  {each.number}  {bar}{rest}  {_seconds(took)} {state}")
+    screen.line(f"  {'':<{names}}     {'0':<{room - len(_seconds(span))}}{_seconds(span)}")
+
+
+def _end(attempt: Attempt) -> datetime:
+    return _time(attempt.ended_at) if attempt.ended_at is not None else max(now(), _time(attempt.started_at))
+
+
+def _time(text: str | None) -> datetime:
+    return datetime.fromisoformat(text or "")
+
+
+def _seconds(length: float) -> str:
+    if length < 10:
+        return f"{length:.2g} s" if length < 1 else f"{length:.1f} s"
+    minutes, seconds = divmod(round(length), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} m"
+    return f"{minutes} m {seconds:02} s" if minutes else f"{seconds} s"

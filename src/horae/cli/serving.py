@@ -1,0 +1,215 @@
+"""A process that schedules, runs and serves: the engine and the web in one loop, and what systemd is told of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from horae.app.checkup import surroundings
+from horae.app.reaching import Reach
+from horae.app.service import Companion
+from horae.app.system import system_settings
+from horae.cli.systemd import Notifier, bound_host, handed_sockets
+from horae.config import ServerSettings
+from horae.control.doctor import Examination, examine
+from horae.errors import HoraeError
+from horae.version import __version__
+
+if TYPE_CHECKING:
+    from horae.app.horae import Horae
+    from horae.control.service import Kept
+    from horae.desk.desk import About, Desk
+    from horae.web.listening import Listening
+
+_log = logging.getLogger("horae")
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """What is known once everything runs. `address` None: nothing listens. `is_open`: nobody has to sign in."""
+
+    address: str | None
+    node: str
+    slots: int
+    jobs: int
+    is_open: bool
+
+
+class Serving(Companion):
+    """The web and the service manager, beside the engine of `app`."""
+
+    reloads = True
+
+    def __init__(
+        self,
+        app: Horae,
+        settings: ServerSettings,
+        *,
+        reload: Callable[[], Awaitable[str]] | None = None,
+        told: Callable[[Began], None] = lambda began: None,
+    ) -> None:
+        """`reload` reads the targets anew and says what came of it; `told` is called when everything runs."""
+        self.app = app
+        self.settings = settings
+        self.has_begun = False
+        self._reload = reload
+        self._told = told
+        self._notifier = Notifier()
+        self._reach = Reach(app)
+        self._listening: Listening | None = None
+        self._state = "starting"
+        self._known: tuple[str, int] = "", app.slots
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ---- its life ----------------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Opens the store and the address: what cannot be had is known before anything runs. Raises StoreError,
+        Conflict for an address in use, InvalidConfiguration for one that must not be served."""
+        store = await self.app.home.store()
+        if self.settings.http.is_off:
+            return
+        # Imported here: a worker needs no web.
+        from horae.web.listening import check_binding, is_loopback, serve
+
+        address = self.settings.http
+        handed = handed_sockets()
+        hosts = [bound_host(each) for each in handed] or [str(address) if address.path is not None else address.host]
+        for host in hosts:
+            check_binding(host, has_credentials=await store.has_credentials())
+        self._listening = await serve(
+            self._site(is_loopback=all(map(is_loopback, hosts))),
+            hosts[0],
+            address.port,
+            certificate=self.settings.tls_certificate,
+            key=self.settings.tls_key,
+            handed=handed,
+        )
+
+    async def begin(self, engine: Any) -> None:
+        self._known = str(engine.node), engine.ledger.slots
+        self._state = "running"
+        store = await self.app.home.store()
+        totals = await store.totals()
+        is_open = not await store.has_credentials()
+        address = None if self._listening is None else self._listening.address
+        began = Began(
+            address,
+            self.app.node or self._known[0],
+            self._known[1],
+            totals.jobs_enabled + totals.jobs_paused + totals.jobs_disabled,
+            is_open,
+        )
+        self.has_begun = True
+        self._notifier.ready(self._status(began))
+        if self._notifier.watchdog is not None:
+            self._tasks.append(asyncio.create_task(self._signs_of_life(self._notifier.watchdog)))
+        self._told(began)
+
+    def _status(self, began: Began) -> str:
+        serves = "" if began.address is None else f", serves {began.address}"
+        return f"Node {began.node} runs {began.jobs} jobs in {began.slots} slots{serves}"
+
+    async def failed(self) -> None:
+        if self._listening is None:
+            await super().failed()
+        else:
+            await self._listening.failed()
+            raise RuntimeError("The web server ended by itself")
+
+    async def reload(self) -> None:
+        self._notifier.reloading()
+        try:
+            said = "there are no targets to reload" if self._reload is None else await self._reload()
+            _log.info("reloaded: %s", said)
+        except HoraeError as error:
+            _log.error("not reloaded, nothing changes: %s%s", error, f" {error.hint}" if error.hint else "")
+            said = f"Not reloaded: {error.message}"
+        except Exception:  # noqa: BLE001 - whatever is wrong with a target, what runs goes on
+            _log.exception("not reloaded, nothing changes")
+            said = "Not reloaded"
+        self._notifier.ready(said)
+
+    def stopping(self, failed: bool) -> None:  # noqa: FBT001 - the one thing there is to say
+        self._state = "failed" if failed else "stopping"
+        self._notifier.stopping()
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._listening is not None:
+            await self._listening.stop()
+        self._reach.close()
+
+    async def _signs_of_life(self, seconds: float) -> None:
+        """While the loop turns, and nothing has failed."""
+        while self._state != "failed":
+            self._notifier.alive()
+            await asyncio.sleep(seconds)
+
+    # ---- what the web is given ---------------------------------------------------------------------------------------
+
+    def _site(self, *, is_loopback: bool) -> Any:
+        from horae.control.visiting import Porter
+        from horae.web.site import Limits, Site
+
+        settings = self.settings
+        return Site(
+            store=self._reach.store,
+            desk=self._desk,
+            porter=Porter(self._reach.store, session=timedelta(seconds=settings.session_length)),
+            events=self.app.events,
+            scrape=self.app.scrape,
+            node=self._node,
+            is_loopback=is_loopback,
+            hosts=frozenset(each.lower() for each in settings.hosts),
+            is_secure=settings.secure or settings.tls_certificate is not None,
+            proxies=frozenset(settings.proxies),
+            limits=Limits(
+                body=settings.body_limit,
+                rate=settings.rate,
+                burst=settings.burst,
+                viewers=settings.viewers,
+                logins=settings.logins,
+                undecided=settings.undecided,
+            ),
+        )
+
+    def _desk(self, store: Kept, who: Any, sign_in: str) -> Desk:
+        from horae.desk.desk import Desk
+
+        return Desk(self.app.service(store, who), self._about(sign_in))
+
+    @cache  # noqa: B019 - one for each way to sign in, and it lives as long as the process
+    def _about(self, sign_in: str) -> About:
+        from horae.desk.desk import About, Known
+
+        known = tuple(Known(*each) for each in system_settings())
+        return About(__version__, sign_in, known, partial(_examined, self.app))
+
+    def _node(self) -> dict[str, Any]:
+        engine = self.app.engine
+        node, slots = self._known
+        return {
+            "node": node if engine is None else str(engine.node),
+            "name": self.app.node,
+            "running": 0 if engine is None else engine.ledger.working,
+            "slots": slots if engine is None else engine.ledger.slots,
+            "state": self._state,
+            "process": os.getpid(),
+        }
+
+
+async def _examined(app: Horae, store: Any) -> Examination:
+    around = None
+    with suppress(HoraeError):
+        around = await surroundings(store, app.configuration)
+    return await examine(store, around)

@@ -1,0 +1,61 @@
+"""`horae token`: tokens made, listed and revoked. A token is what programs come in to a server with."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from horae.cli.opening import Catalog, opened, plain
+from horae.cli.rows import counted, harmless, show_rows
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+
+_FOREVER = "forever"
+
+
+def run(arguments: Namespace, screen: Screen) -> int:
+    with opened(arguments) as catalog:
+        _ACTIONS[arguments.action](arguments, screen, catalog)
+    return 0
+
+
+def _create(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    lasts = None if arguments.lasts.lower() == _FOREVER else arguments.lasts
+    made = catalog.call("create_token", user=arguments.whose, label=arguments.label, lasts=lasts)
+    screen.data(plain(made))
+    # Alone on its line and its stream, so that it can be sent to a file as it is.
+    screen.line(made.secret)
+    until = "until it is revoked" if made.token.expires_at is None else f"until {made.token.expires_at}"
+    screen.note(f"token {made.token.token_id} of {harmless(made.token.user)}, good {until}")
+    screen.note("It is kept nowhere and cannot be shown again. Whoever has it may do what that user may.")
+
+
+def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    tokens = catalog.call("tokens", user=arguments.whose).tokens
+    screen.data({"tokens": plain(tokens)})
+    if tokens:
+        rows = [
+            (
+                each.token_id,
+                each.user,
+                each.label,
+                each.created_at,
+                each.expires_at or "never",
+                "yes" if each.is_live else "revoked" if each.revoked_at else "expired",
+            )
+            for each in tokens
+        ]
+        show_rows(screen, ("token", "user", "label", "created", "expires", "live"), rows, styles={"live": "state"})
+    live = sum(each.is_live for each in tokens)
+    screen.line(screen.style(f"({counted(len(tokens), 'token')}, {live} live)", "dim"))
+
+
+def _revoke(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    token = catalog.call("revoke_token", token_id=arguments.id)
+    told = f"token {token.token_id} of {token.user} lets nobody in any more"
+    screen.data(plain(token) | {"message": told})
+    screen.line(harmless(told))
+
+
+_ACTIONS = {"create": _create, "list": _list, "revoke": _revoke}

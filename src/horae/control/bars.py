@@ -1,0 +1,89 @@
+"""Runs that ended, hour by hour, counted once: what lies behind is remembered, and only the latest is read again.
+
+A busy catalog ends millions of runs a day, and a page that shows a day of them is made twice a second. Hours that were
+not counted yet are counted from the latest back, as long as there is time for it; the next one who asks goes on there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from horae.control.views import Views
+from horae.store.board import Seen
+
+HOUR = timedelta(hours=1)
+HOURS = 24
+LATE = timedelta(seconds=30)
+"""A transaction may be committed this long after the time it says: what is younger is always read again."""
+PATIENCE = 0.15
+"""Seconds that one question may spend on hours that nobody has counted yet."""
+MOST_REMEMBERED = 64
+"""Viewers of one catalog whose counts are remembered."""
+Counts = Counter[str]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Counts by hour, and how far into each hour they go."""
+
+    hours: dict[datetime, Counts] = field(default_factory=dict)
+    until: dict[datetime, datetime] = field(default_factory=dict)
+
+
+_remembered: WeakKeyDictionary[Any, OrderedDict[Seen | None, _Memory]] = WeakKeyDictionary()
+
+
+async def ended_by_hour(
+    catalog: object, views: Views, now: datetime, clock: Callable[[], float] = monotonic
+) -> dict[datetime, Counts]:
+    """The last 24 hours, the oldest first, each with how many runs ended in which state; the current one is last.
+
+    `catalog` is what counts are remembered for. Hours that could not be counted in time are empty, for now."""
+    memory = _memory(catalog, views.seen)
+    latest = now.replace(minute=0, second=0, microsecond=0)
+    hours = [latest - HOUR * back for back in range(HOURS)]
+    for hour in [each for each in memory.until if each < hours[-1]]:
+        del memory.until[hour]
+        memory.hours.pop(hour, None)
+    begun = clock()
+    found: dict[datetime, Counts] = {}
+    for hour in hours:
+        is_late = hour not in memory.until and clock() - begun > PATIENCE
+        found[hour] = Counter() if is_late else await _hour(memory, views, hour, now)
+    return dict(reversed(found.items()))
+
+
+async def _hour(memory: _Memory, views: Views, hour: datetime, now: datetime) -> Counts:
+    """The counts of one hour. What is old enough is added to what is remembered, the rest is only told."""
+    end = hour + HOUR
+    settled = min(end, (now - LATE).replace(second=0, microsecond=0))
+    while (known := memory.until.setdefault(hour, hour)) < settled:
+        added = await _counted(views, known, settled)
+        # Others may have asked meanwhile: what they have added already must not count twice.
+        if memory.until.get(hour) == known:
+            memory.hours.setdefault(hour, Counter()).update(added)
+            memory.until[hour] = settled
+    counts = memory.hours.get(hour, Counter())
+    return counts if known >= end else counts + await _counted(views, known, end)
+
+
+async def _counted(views: Views, since: datetime, until: datetime) -> Counts:
+    found: Counts = Counter()
+    for _, state, count in await views.tally(since, until, until - since):
+        found[str(state)] += count
+    return found
+
+
+def _memory(catalog: object, seen: Seen | None) -> _Memory:
+    viewers = _remembered.setdefault(catalog, OrderedDict())
+    memory = viewers.setdefault(seen, _Memory())
+    viewers.move_to_end(seen)
+    while len(viewers) > MOST_REMEMBERED:
+        viewers.popitem(last=False)
+    return memory

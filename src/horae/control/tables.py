@@ -1,0 +1,27 @@
+"""The catalog's tables as whoever writes a SELECT is told of them: those that may be read, with their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from horae.store.vault import HIDDEN, HIDDEN_COLUMNS
+
+TABLES = {
+    "sqlite": "SELECT m.name, p.name FROM sys.sqlite_schema m, pragma_table_info(m.name, 'sys') p"
+    " WHERE m.type IN ('table', 'view') ORDER BY m.name, p.cid",
+    "postgresql": "SELECT c.relname, a.attname FROM pg_catalog.pg_class c"
+    " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+    " WHERE n.nspname = 'sys' AND c.relkind IN ('r', 'v') ORDER BY c.relname, a.attnum",
+}
+"""Tables with their columns, as each kind of database tells them."""
+
+
+def readable(rows: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """What of those tables a SELECT shows; names are without `sys.`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for table, column in rows:
+        is_hidden = table in HIDDEN or column in HIDDEN_COLUMNS.get(table, ())
+        if not is_hidden and not table.startswith("sqlite_"):
+            found[table] = (*found.get(table, ()), column)
+    return found

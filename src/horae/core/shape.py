@@ -1,0 +1,257 @@
+"""Shapes of plain values: what may stand where in a definition as data, said once for the reader and the JSON Schema.
+
+A shape refuses a value by a `Fault` that has the path to the innermost part at fault. What only core can judge (whether
+a cron is one, whether there is such a zone) is a shape's `check`: it refuses at the same place, and no schema knows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from difflib import get_close_matches
+from math import inf, isfinite
+from typing import Any, Protocol
+
+from horae.errors import HoraeError, shown
+
+Path = tuple[str | int, ...]
+NONE = "none"
+"""The word for a setting that is none, which is not the same as one that is left out."""
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST_WORD = 100
+
+
+class Fault(Exception):
+    """`of_shape`: the schema refuses it too."""
+
+    def __init__(self, path: Path, reason: str, hint: str | None = None, *, of_shape: bool = True) -> None:
+        super().__init__(reason)
+        self.path, self.reason, self.hint, self.of_shape = path, reason, hint, of_shape
+
+
+def path_text(path: Path) -> str:
+    """A path as it is written: `jobs.etl.tasks[1].retry`, names in quotes where TOML wants them."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            name = step if _BARE.fullmatch(step) else shown(step)
+            text += f".{name}" if text else name
+    return text
+
+
+def checked(path: Path, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """What `call` answers; what it refuses is refused at `path`."""
+    try:
+        return call(*arguments, **named)
+    except HoraeError as error:
+        raise Fault(path, error.message, error.hint, of_shape=False) from error
+
+
+class Shape(Protocol):
+    """What all of them can do. `kinds` are the types of value that it is about; `said` follows "must be"."""
+
+    @property
+    def kinds(self) -> tuple[type, ...]: ...
+
+    @property
+    def said(self) -> str: ...
+
+    def refuse(self, value: Any, path: Path) -> None:
+        """Raises Fault unless the value has the shape."""
+
+    def schema(self) -> dict[str, Any]: ...
+
+
+def refusal(said: str, value: Any, path: Path, hint: str | None = None) -> Fault:
+    """The fault of a value that is something else than it must be."""
+    told = str(value).lower() if isinstance(value, bool | int | float) else None
+    told = "null" if value is None else told
+    return Fault(path, f"must be {said}, not {shown(value) if told is None else told}", hint)
+
+
+def did_you_mean(word: Any, known: Sequence[str]) -> str | None:
+    """The hint for a word that is nearly one of those that are known."""
+    lowered = {each.lower(): each for each in known}
+    text = word.lower() if isinstance(word, str) else ""
+    near = get_close_matches(text.replace("-", "_"), list(lowered), 1, 0.6) if len(text) < _LONGEST_WORD else []
+    return f"Did you mean {lowered[near[0]]}?" if near else None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text, or with `filled` any but the empty one."""
+
+    check: Callable[[str], object] | None = None
+    filled: bool = False
+    said: str = "text"
+    kinds = (str,)
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if type(value) is not str:
+            raise refusal(self.said, value, path)
+        if self.filled and not value:
+            raise Fault(path, "must not be empty")
+        if self.check is not None:
+            checked(path, self.check, value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1} if self.filled else {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+    kinds = (str,)
+
+    @property
+    def said(self) -> str:
+        return f"one of {', '.join(self.words)}" if len(self.words) > 1 else f'"{self.words[0]}"'
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if type(value) is not str or value not in self.words:
+            raise refusal(self.said, value, path, did_you_mean(value, self.words))
+
+    def schema(self) -> dict[str, Any]:
+        return {"enum": list(self.words)} if len(self.words) > 1 else {"const": self.words[0]}
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number within bounds, both inclusive."""
+
+    least: int
+    most: int | None = None
+    kinds = (int,)
+
+    @property
+    def said(self) -> str:
+        return f"a whole number from {self.least}" + ("" if self.most is None else f" to {self.most}")
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if type(value) is float and value.is_integer():
+            # A schema takes 3.0 for a whole number; TOML does not.
+            raise Fault(path, f"must be {self.said}, not {value}", of_shape=False)
+        if type(value) is not int or value < self.least or (self.most is not None and value > self.most):
+            raise refusal(self.said, value, path)
+
+    def schema(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"type": "integer", "minimum": self.least}
+        return data if self.most is None else data | {"maximum": self.most}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number within bounds, both inclusive."""
+
+    least: float
+    most: float
+    kinds = (int, float)
+
+    @property
+    def said(self) -> str:
+        return f"a number from {self.least:g} to {self.most:g}"
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if type(value) not in self.kinds or not self.least <= value <= self.most:
+            raise refusal(self.said, value, path)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", "minimum": self.least, "maximum": self.most}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    kinds = (bool,)
+    said = "true or false"
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if type(value) is not bool:
+            raise refusal(self.said, value, path)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """Text such as "1h30m", or a number of seconds."""
+
+    check: Callable[[Any], object]
+    said: str = 'a duration such as "90s" or "1h30m"'
+    kinds = (str, int, float)
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if type(value) not in self.kinds or not (isinstance(value, str) or 0 <= value < inf):
+            raise refusal(self.said, value, path)
+        checked(path, self.check, value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "examples": ["90s", "1h30m", "PT5M"]}, {"type": "number", "minimum": 0}]}
+
+
+_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?([Zz]|[+-][0-9]{2}:[0-9]{2})?$"
+_TIMES = re.compile(_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A date and time as TOML writes them, or as text. One without an offset is read on the clocks of a zone."""
+
+    kinds = (datetime, str)
+    said = "a date and time such as 2026-12-24T18:00:00Z"
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if isinstance(value, datetime):
+            return
+        if type(value) is not str or not _TIMES.match(value) or value.endswith("\n"):
+            raise refusal(self.said, value, path)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": _TIME, "examples": ["2026-12-24T18:00:00Z"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day as TOML writes it, or text that says days."""
+
+    check: Callable[[Any], object]
+    kinds = (date, str)
+    said = "a day such as 2026-12-24"
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if type(value) not in self.kinds:
+            raise refusal(self.said, value, path)
+        checked(path, self.check, value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Any value that JSON has; dates and times are written as text there."""
+
+    kinds = (object,)
+    said = "a value that JSON has"
+    hint = "Write dates and times as text, in quotes."
+
+    def refuse(self, value: Any, path: Path) -> None:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                self.refuse(inner, (*path, key))
+        elif isinstance(value, list | tuple):
+            for index, inner in enumerate(value):
+                self.refuse(inner, (*path, index))
+        elif isinstance(value, date | datetime | time):
+            raise Fault(path, f"must be {self.said}, not the time {value}", self.hint, of_shape=False)
+        elif isinstance(value, float) and not isfinite(value):
+            raise Fault(path, f"must be {self.said}, not {value}", of_shape=False)
+
+    def schema(self) -> dict[str, Any]:
+        return {}

@@ -1,0 +1,130 @@
+"""The starts that are to come, of one job or of all: slots with their chosen times, as planning will decide them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from itertools import chain, islice
+
+from horae.control.effort import Effort
+from horae.core.instant import LAST, instant, rfc3339
+from horae.core.lifecycle import JobState, RunState
+from horae.core.slot import JobView, Slot, decided_slot
+from horae.desk.shapes import Coming
+from horae.store.port import JobRecord, Origin, RunRecord
+
+HORIZON = timedelta(hours=24)
+MOST_OF_ONE = 6
+"""Starts of one job among those of all: one that fires every second must not hide the others."""
+MOST_WALKED = 20_000
+MOST_DRAWN = 6_000
+"""What all starts of one answer may take; where windows leave nearly nothing, some are left out."""
+MOST_WALKED_OF_ONE = 5_000
+MOST_DRAWN_OF_ONE = 1_000
+Start = tuple[datetime, Coming]
+"""When, and what is told of it."""
+
+
+def next_starts(job: JobRecord, waiting: Sequence[RunRecord], now: datetime, count: int) -> list[Coming]:
+    """The job's next starts, with those of its runs that were born ahead of their chosen times."""
+    starts = [_of_run(run) for run in waiting if _is_ahead(run, now)]
+    starts += islice(_starts(job, now, Effort(MOST_WALKED, MOST_DRAWN)), count)
+    return [coming for _, coming in sorted(starts, key=lambda start: start[0])[:count]]
+
+
+def merged_starts(jobs: Sequence[JobRecord], waiting: Sequence[RunRecord], now: datetime, count: int) -> list[Coming]:
+    """The next `count` starts within a day: of `jobs`, which come in the order of their next run times, and of runs
+    that were born ahead. Jobs are asked only when, and as far as, their turn comes."""
+    heap: list[tuple[datetime, int, Coming, Iterator[Start]]] = []
+
+    def push(place: int, starts: Iterator[Start]) -> None:
+        start = next(starts, None)
+        if start is not None:
+            heappush(heap, (start[0], place, start[1], starts))
+
+    for place, run in enumerate(waiting):
+        if _is_ahead(run, now):
+            push(-1 - place, iter([_of_run(run)]))
+    found: list[Start] = []
+    effort = Effort(MOST_WALKED, MOST_DRAWN)
+    asked = 0
+    while len(found) < count:
+        while asked < len(jobs) and (not heap or _turn(jobs[asked], now) <= heap[0][0]):
+            push(asked, islice(_starts(jobs[asked], now, effort), MOST_OF_ONE))
+            asked += 1
+        if not heap or heap[0][0] > now + HORIZON:
+            break
+        at, place, coming, starts = heappop(heap)
+        found.append((at, coming))
+        push(place, starts)
+    # Windows, and people, may start a later slot earlier.
+    return [coming for _, coming in sorted(found, key=lambda start: start[0])]
+
+
+def _turn(job: JobRecord, now: datetime) -> datetime:
+    """When the job may first have a start; its slots' order is not that of its chosen times, but nearly."""
+    return now if job.next_run_time is None else max(job.next_run_time, now)
+
+
+def _starts(job: JobRecord, now: datetime, effort: Effort) -> Iterator[Start]:
+    """The starts of slots that no run was born for, in the order of the slots. A schedule of a user's own that cannot
+    be asked here has none to show. Windows are decided on as far as the effort goes; other slots cost nothing of it."""
+    schedule = job.definition.spec.schedule
+    if schedule is None or job.state is JobState.DISABLED:
+        return
+    view = JobView(
+        job.name,
+        schedule,
+        job.definition.settings,
+        job.planned_until,
+        job.state,
+        moved_slot=job.moved_slot,
+        moved_to=job.moved_to,
+    )
+    # Slots that are overdue are about to be decided, caught up on or given up: they are not to come any more.
+    window = view.settings.window
+    lag = timedelta(0) if window is None else window.lag
+    own = effort.part(MOST_WALKED_OF_ONE, MOST_DRAWN_OF_ONE)
+    begin = max(job.planned_until, now - lag)
+    moved = () if job.moved_slot is None or not job.planned_until < job.moved_slot <= begin else (job.moved_slot,)
+    try:
+        for nominal in chain(moved, schedule.between(begin, instant(LAST))):
+            if window is not None and (own.is_spent or effort.is_spent):
+                return
+            slot = decided_slot(view, nominal)
+            if window is not None:
+                own.spend(window, slot.decision)
+                effort.spend(window, slot.decision)
+            if slot.chosen > now:
+                yield slot.chosen, _of_slot(job, slot)
+    except Exception:  # noqa: BLE001 - a user's own schedule may raise anything, and hides nobody else's starts
+        return
+
+
+def _of_slot(job: JobRecord, slot: Slot) -> Coming:
+    decision = slot.decision
+    is_paused = job.state is JobState.PAUSED and (job.paused_until is None or slot.nominal < job.paused_until)
+    return Coming(
+        job=job.name,
+        nominal=rfc3339(slot.nominal),
+        chosen=None if slot.unschedulable else rfc3339(slot.chosen),
+        window_start=None if decision is None else rfc3339(decision.window_start),
+        window_end=None if decision is None else rfc3339(decision.window_end),
+        paused=is_paused,
+    )
+
+
+def _is_ahead(run: RunRecord, now: datetime) -> bool:
+    return (
+        run.state is RunState.PENDING
+        and run.origin is Origin.SCHEDULE
+        and run.started_at is None
+        and run.chosen_time > now
+    )
+
+
+def _of_run(run: RunRecord) -> Start:
+    return run.chosen_time, Coming(
+        job=run.job_name, nominal=rfc3339(run.scheduled_time), chosen=rfc3339(run.chosen_time)
+    )

@@ -1,0 +1,166 @@
+"""Questions about jobs: listed, paused and resumed, run now, moved, caught up on, dropped, explained."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import date, datetime
+
+from horae.control.calendar import Counted, bounds_of, clock_changes, count_days, days_of, local_day, step_of
+from horae.control.explaining import explain_job
+from horae.control.views import JobsAsked
+from horae.core.instant import aware, rfc3339
+from horae.core.lifecycle import JobState
+from horae.core.schedule import Schedule
+from horae.core.zone import Zone, zone
+from horae.desk import asking, making, shapes
+from horae.desk.about import Part
+from horae.desk.words import job_order, job_state
+from horae.store.board import Tally
+from horae.store.port import JobRecord
+
+
+class Jobs(Part):
+    """What is done with jobs, and seen of them."""
+
+    async def list_jobs(self, asked: asking.ListJobs) -> shapes.JobPage:
+        wanted = JobsAsked(
+            search=asked.search or None,
+            state=job_state(asked.state),
+            tag=asked.tag or None,
+            owner=asked.owner or None,
+            namespace=asked.namespace or None,
+            sort=job_order(asked.sort or "name"),
+            descending=asked.descending,
+            offset=asked.offset,
+            limit=asked.limit,
+        )
+        page = await self.service.views.list_jobs(wanted)
+        names = [each.name for each in page.jobs]
+        strips = await self.service.views.last_runs(names, asked.outcomes)
+        jobs = [making.job(each, strips.get(each.name, ()) if asked.outcomes else None) for each in page.jobs]
+        behind = asked.offset + len(jobs)
+        return shapes.JobPage(jobs=jobs, total=page.total, next_offset=behind if jobs and behind < page.total else None)
+
+    # ---- what is done with them --------------------------------------------------------------------------------------
+
+    async def pause(self, asked: asking.PauseJob) -> shapes.Done:
+        await self.service.commands.pause(asked.name, asked.until, asked.note)
+        ending = "" if asked.until is None else f" until {_moment(asked.until)}"
+        return await self._done(asked.name, "pause", f"paused {asked.name}{ending}")
+
+    async def resume(self, asked: asking.Named) -> shapes.Done:
+        await self.service.commands.resume(asked.name)
+        return await self._done(asked.name, "resume", f"resumed {asked.name}")
+
+    async def enable(self, asked: asking.Named) -> shapes.Done:
+        await self.service.commands.enable(asked.name)
+        return await self._done(asked.name, "enable", f"enabled {asked.name}")
+
+    async def disable(self, asked: asking.Named) -> shapes.Done:
+        await self.service.commands.disable(asked.name)
+        return await self._done(asked.name, "disable", f"disabled {asked.name}")
+
+    async def drop_job(self, asked: asking.DropJob) -> shapes.Done:
+        await self.service.commands.drop(asked.name, asked.keep_history)
+        kept = ", keeping its history" if asked.keep_history else ""
+        return shapes.Done(job=asked.name, action="drop", message=f"dropped {asked.name}{kept}")
+
+    async def _done(self, name: str, action: str, message: str) -> shapes.Done:
+        found = await self.service.store.jobs([name])
+        return shapes.Done(
+            job=name,
+            action=action,
+            message=message,
+            state=str(found[0].state) if found else None,
+            next_run_time=making.time_text(found[0].next_run_time) if found else None,
+        )
+
+    async def trigger(self, asked: asking.TriggerJob) -> shapes.Admitted:
+        found = await self.service.commands.trigger(asked.name, asked.payload, asked.key)
+        again = "" if found.fresh else f", which was asked for before and is {found.state}"
+        return shapes.Admitted(
+            run_id=found.run_id,
+            job=asked.name,
+            state=str(found.state),
+            fresh=found.fresh,
+            message=f"run {found.run_id} of {asked.name}{again}",
+        )
+
+    async def reschedule(self, asked: asking.RescheduleJob) -> shapes.Rescheduled:
+        slot = await self.service.commands.reschedule(asked.name, asked.at)
+        told = f"{asked.name}: the run of {_moment(slot)} starts at {_moment(asked.at)}"
+        return shapes.Rescheduled(job=asked.name, slot=_moment(slot), at=_moment(asked.at), message=told)
+
+    async def backfill(self, asked: asking.BackfillJob) -> shapes.Backfilled:
+        runs = [each.run_id for each in await self.service.commands.backfill(asked.name, asked.start, asked.end)]
+        told = f"{len(runs)} run{'' if len(runs) == 1 else 's'} of {asked.name} to catch up"
+        if not runs:
+            told = f"nothing to catch up: every slot of {asked.name} has a run"
+        return shapes.Backfilled(job=asked.name, runs=runs, message=told)
+
+    # ---- why, and when -----------------------------------------------------------------------------------------------
+
+    async def explain_job(self, asked: asking.ExplainJob) -> shapes.Explained:
+        job = await self.service.queries.get_job(asked.name)
+        active = await self.service.queries.active(asked.name)
+        at = None if asked.at is None else aware(asked.at, "at")
+        lines = explain_job(job, active, await self.service.now(), at)
+        return shapes.Explained(job=job.name, steps=[list(each) for each in lines])
+
+    async def job_calendar(self, asked: asking.JobCalendar) -> shapes.Calendar:
+        record = await self.service.queries.get_job(asked.name)
+        schedule = record.definition.spec.schedule
+        clocks = zone("UTC" if schedule is None else schedule.timezone)
+        now = await self.service.now()
+        today = local_day(clocks, now)
+        year = today.year if asked.year is None else asked.year
+        begin, end = bounds_of(year)
+        tallies = await self.service.views.tally(begin, end, step_of(clocks, year), job=asked.name)
+        coming = await asyncio.to_thread(_coming, record, schedule, year, now)
+        runs = _by_day(tallies, clocks, year)
+        changes = clock_changes(clocks, year)
+        has_window = record.definition.settings.window is not None
+        days = []
+        for day in days_of(year):
+            marks = ["clocks_change"] if day in changes else []
+            marks += ["window"] if has_window and (day in runs or coming.days[day]) else []
+            marks += ["today"] if day == today else []
+            days.append(shapes.Day(date=day.isoformat(), runs=runs.get(day, {}), coming=coming.days[day], marks=marks))
+        total: Counter[str] = Counter()
+        for states in runs.values():
+            total.update(states)
+        return shapes.Calendar(
+            job=record.name,
+            year=year,
+            timezone=clocks.key,
+            days=days,
+            runs=dict(total),
+            coming=coming.days.total(),
+            clock_changes=[day.isoformat() for day in changes],
+            cut=coming.until is not None,
+            counted_until=making.time_text(coming.until),
+        )
+
+
+def _coming(record: JobRecord, schedule: Schedule | None, year: int, now: datetime) -> Counted:
+    """The slots that are still to come, whether a pause will skip them or not; a disabled job has none."""
+    if schedule is None or record.state is JobState.DISABLED:
+        return Counted(Counter())
+    try:
+        return count_days(schedule, year, after=max(record.planned_until, now))
+    except Exception:  # noqa: BLE001 - a user's own schedule may raise anything: what is known is shown nevertheless
+        return Counted(Counter(), now)
+
+
+def _by_day(tallies: tuple[Tally, ...], clocks: Zone, year: int) -> dict[date, dict[str, int]]:
+    found: dict[date, Counter[str]] = {}
+    for at, state, count in tallies:
+        day = local_day(clocks, at)
+        if day.year == year:
+            found.setdefault(day, Counter())[str(state)] += count
+    return {day: dict(states) for day, states in found.items()}
+
+
+def _moment(at: datetime) -> str:
+    return rfc3339(aware(at, "time"))

@@ -1,0 +1,292 @@
+"""Records made into answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from horae.control.doctor import Examination
+from horae.control.people import Verification
+from horae.core.access import Grant, Principal, named_grant
+from horae.core.instant import EPOCH, rfc3339
+from horae.core.report import Report, TaskRow
+from horae.desk import persons, shapes, sights
+from horae.store.board import AuditEntry, Outcome
+from horae.store.port import JobRecord, NodeRecord, RunRecord
+from horae.store.vault import RoleRecord, UserRecord
+from horae.store.visitors import TokenRecord
+
+_SECOND = timedelta(seconds=1)
+
+
+def time_text(at: datetime | None) -> str | None:
+    return None if at is None else rfc3339(at)
+
+
+def precise_text(at: datetime | None) -> str | None:
+    """With its milliseconds, where it has any: when work began and ended. What took 80 ms did not take none."""
+    if at is None or at.microsecond < 1_000:
+        return time_text(at)
+    return f"{rfc3339(at)[:-1]}.{at.microsecond // 1_000:03}Z"
+
+
+# ---- jobs and runs ---------------------------------------------------------------------------------------------------
+
+
+def outcome(run: Outcome) -> shapes.Outcome:
+    return shapes.Outcome(
+        run_id=run.run_id,
+        state=str(run.state),
+        scheduled_time=rfc3339(run.scheduled_time),
+        started_at=precise_text(run.started_at),
+        duration_seconds=run.seconds,
+    )
+
+
+def job(record: JobRecord, outcomes: Iterable[Outcome] | None = None) -> shapes.Job:
+    """A job as lists have it."""
+    return shapes.Job(**_listed(record), outcomes=None if outcomes is None else [outcome(each) for each in outcomes])
+
+
+def _listed(record: JobRecord) -> dict[str, Any]:
+    spec = record.definition.spec
+    return {
+        "name": record.name,
+        "state": str(record.state),
+        "next_run_time": time_text(record.next_run_time),
+        "schedule": None if spec.schedule is None else str(spec.schedule),
+        "timezone": None if spec.schedule is None else spec.schedule.timezone,
+        "owner": record.owner,
+        "version": record.version,
+        "tags": list(spec.tags),
+        "paused_until": time_text(record.paused_until),
+        "pause_note": record.pause_note,
+        "description": spec.description,
+        "namespace": spec.namespace,
+        "schedule_description": None if spec.schedule is None else spec.schedule.describe(),
+    }
+
+
+def whole_job(
+    record: JobRecord,
+    *,
+    definition: Mapping[str, Any],
+    texts: Mapping[str, Any],
+    may: Sequence[str],
+    coming: Sequence[shapes.Coming],
+    dependents: Sequence[str],
+) -> shapes.WholeJob:
+    """Everything about a job; `texts` are its definition as `sql`, `toml` and `krontab`."""
+    spec = record.definition.spec
+    moved = None
+    if record.moved_slot is not None and record.moved_to is not None:
+        moved = shapes.Moved(slot=rfc3339(record.moved_slot), to=rfc3339(record.moved_to))
+    return shapes.WholeJob(
+        **_listed(record),
+        depends_on=list(spec.depends_on),
+        run_as=spec.run_as,
+        created_at=rfc3339(record.created_at),
+        created_by=record.created_by,
+        updated_at=rfc3339(record.updated_at),
+        moved=moved,
+        settings=record.definition.settings.to_dict(),
+        definition=dict(definition),
+        may=list(may),
+        coming=list(coming),
+        dependents=list(dependents),
+        **texts,
+    )
+
+
+def run(record: RunRecord) -> shapes.Run:
+    length = None
+    if record.started_at is not None and record.completed_at is not None:
+        length = (record.completed_at - record.started_at) / _SECOND
+    return shapes.Run(
+        run_id=record.run_id,
+        job=record.job_name,
+        state=str(record.state),
+        origin=str(record.origin),
+        version=record.version,
+        scheduled_time=rfc3339(record.scheduled_time),
+        chosen_time=rfc3339(record.chosen_time),
+        started_at=precise_text(record.started_at),
+        completed_at=precise_text(record.completed_at),
+        duration_seconds=length,
+        retry_count=record.retry_count,
+        reason=record.reason,
+        waiting_for=record.waiting_for,
+        replay_of=record.replay_of,
+        cancelled_by=record.cancelled_by,
+        error=record.error,
+        is_recovery=record.is_recovery,
+        count=record.count,
+        covers_from=time_text(record.covers_from),
+        covers_to=time_text(record.covers_to),
+        not_before=time_text(record.not_before),
+        created_at=rfc3339(record.created_at),
+    )
+
+
+def report(found: Report) -> shapes.Report:
+    told = found.to_dict()
+    told |= {
+        "outcome": str(found.outcome),
+        "started_at": precise_text(found.run.started_at),
+        "completed_at": precise_text(found.run.completed_at),
+        "tasks": [_task(each) for each in found.tasks],
+    }
+    return shapes.Report(**told, text=str(found))
+
+
+def _task(row: TaskRow) -> shapes.Task:
+    attempts = [
+        shapes.Attempt(
+            attempt_id=each.attempt_id,
+            number=each.number,
+            state=str(each.state),
+            started_at=precise_text(each.started_at),
+            ended_at=precise_text(each.ended_at),
+            error=each.error,
+        )
+        for each in row.attempts
+    ]
+    return shapes.Task(
+        task_run_id=row.task_run_id,
+        name=row.name,
+        state=str(row.state),
+        failure=str(row.failure),
+        cancelled_by=row.cancelled_by,
+        reason=row.reason,
+        result=row.result,
+        attempts=attempts,
+    )
+
+
+# ---- the whole -------------------------------------------------------------------------------------------------------
+
+
+def node(record: NodeRecord, *, state: str, slots: int | None, with_details: bool) -> sights.Node:
+    """What a node says of itself, its host and handlers among it, is for those who may see every job."""
+    details = dict(record.details) if with_details else {}
+    return sights.Node(
+        node=record.node,
+        name=record.name,
+        state=state,
+        started_at=rfc3339(record.started_at),
+        heartbeat_at=rfc3339(record.heartbeat_at),
+        running=record.running,
+        slots=slots,
+        host=details.pop("host", None),
+        process=details.pop("pid", None),
+        version=record.details.get("version"),
+        handlers=[str(each).strip() for each in details.pop("handlers", ())],
+        details={name: value for name, value in details.items() if name not in ("slots", "version")},
+    )
+
+
+def examination(found: Examination) -> sights.Examination:
+    return sights.Examination(
+        findings=[
+            sights.Finding(
+                level=each.level, subject=each.subject, message=each.message, hint=each.hint, check=each.check
+            )
+            for each in found.findings
+        ],
+        jobs=found.jobs,
+        nodes=found.nodes,
+        waiting=found.waiting,
+        checks=dict(found.checks),
+    )
+
+
+def audit_row(entry: AuditEntry) -> sights.AuditRow:
+    return sights.AuditRow(
+        number=entry.number,
+        at=rfc3339(entry.at),
+        event=entry.event,
+        actor=entry.actor,
+        outcome=entry.outcome,
+        job=entry.job,
+        run_id=entry.run_id,
+        details=dict(entry.details),
+        is_sealed=entry.is_sealed,
+    )
+
+
+def verification(found: Verification) -> sights.Verification:
+    findings = [
+        sights.Tampering(
+            kind=str(each.kind),
+            message=each.message,
+            first=each.first,
+            last=each.last,
+            number=each.number,
+            seal=each.seal,
+            run=each.run,
+        )
+        for each in found.findings
+    ]
+    return sights.Verification(
+        ok=found.ok,
+        rows=found.rows,
+        seals=found.seals,
+        unsealed=found.unsealed,
+        head=found.head,
+        count=found.count,
+        findings=findings,
+    )
+
+
+# ---- people ----------------------------------------------------------------------------------------------------------
+
+
+def grants(given: Iterable[Grant]) -> list[str]:
+    return sorted(named_grant(each) for each in given)
+
+
+def me(who: Principal, *, sign_in: str, version: str) -> persons.Me:
+    return persons.Me(
+        name=who.name,
+        is_admin=who.is_admin,
+        roles=sorted(who.roles),
+        grants=grants(who.grants),
+        sign_in=sign_in,
+        version=version,
+    )
+
+
+def user(record: UserRecord) -> persons.User:
+    return persons.User(
+        name=record.name,
+        is_admin=record.is_admin,
+        is_enabled=record.is_enabled,
+        has_password=record.has_password,
+        roles=list(record.roles),
+        grants=grants(record.grants),
+        # Whoever opens the store was there before there was a time: that is no date to show.
+        created_at=rfc3339(record.created_at) if record.created_at > EPOCH else None,
+    )
+
+
+def role(record: RoleRecord) -> persons.Role:
+    return persons.Role(
+        name=record.name,
+        description=record.description,
+        members=list(record.members),
+        grants=grants(record.grants),
+        created_at=rfc3339(record.created_at),
+    )
+
+
+def token(record: TokenRecord, now: datetime) -> persons.Token:
+    return persons.Token(
+        token_id=record.token_id,
+        user=record.user,
+        label=record.label,
+        created_at=rfc3339(record.created_at),
+        expires_at=time_text(record.expires_at),
+        revoked_at=time_text(record.revoked_at),
+        is_live=record.is_live(now),
+    )

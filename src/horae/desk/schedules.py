@@ -1,0 +1,233 @@
+"""Questions about schedules: those there are, and what one would do."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from horae.control.calendar import clock_changes, count_days, days_of, local_day
+from horae.control.effort import Effort
+from horae.control.preview import (
+    KrontabJob,
+    Schedule,
+    explain_slot,
+    explanation_dict,
+    jobs_of,
+    lint_files,
+    preview,
+    preview_jobs,
+    read_schedule,
+)
+from horae.control.views import JobsAsked
+from horae.core.decision import explain
+from horae.core.instant import aware, parse_instant, rfc3339
+from horae.core.lint import warnings
+from horae.core.schedule import Cron
+from horae.core.window import Window
+from horae.core.zone import zone
+from horae.desk import asking, making, shapes, sights
+from horae.desk.about import Part
+from horae.errors import InvalidInput, shown
+from horae.store.port import JobRecord
+
+_MODIFIER = re.compile(r"(?:^|\s)@[a-z]+\(")
+_FIELD = re.compile(r"(?:^|\s)(?:name|command)=")
+_TZ = re.compile(r"(?:^|\s)@tz\(")
+_FILE = "krontab"
+_NO_WINDOW = Window.after(0)
+_MOST_WALKED = 5_000
+_MOST_DRAWN = 6_000
+"""What the occurrences of a preview may take: anybody may ask for them, without any right."""
+_MOST_LINTED = 20
+"""Lines a linter looks at: it decides on some slots of each."""
+_previews = ThreadPoolExecutor(2, thread_name_prefix="preview")
+"""Previews are nothing but arithmetic, and leave the others the processor too."""
+
+
+class Schedules(Part):
+    """Schedules in the words of cb_schedules, and previews."""
+
+    async def list_schedules(self, asked: asking.ListSchedules) -> sights.SchedulePage:
+        wanted = JobsAsked(search=asked.search or None, offset=asked.offset, limit=asked.limit)
+        page = await self.service.views.list_jobs(wanted)
+        rows = await self._rows(page.jobs)
+        behind = asked.offset + len(rows)
+        more = behind if rows and behind < page.total else None
+        return sights.SchedulePage(schedules=rows, total=page.total, next_offset=more)
+
+    async def _rows(self, jobs: Sequence[JobRecord]) -> list[sights.ScheduleRow]:
+        """What the view has and a job's record has not is asked of the view itself, of the jobs that may be seen."""
+        if not jobs:
+            return []
+        names = ", ".join("'" + job.name.replace("'", "''") + "'" for job in jobs)
+        answered = await self.service.store.select(
+            f"SELECT name, id, kind, cron_spec, last_run_at FROM sys.cb_schedules WHERE name IN ({names})",  # noqa: S608 - names of jobs as the catalog has them, quoted
+            most=len(jobs),
+        )
+        known = {row[0]: row[1:] for row in answered}
+        found = []
+        for job in jobs:
+            number, kind, spec, last = known.get(job.name, (None, "task", None, None))
+            found.append(
+                sights.ScheduleRow(
+                    id=number,
+                    name=job.name,
+                    kind=kind,
+                    cron_spec=spec or None,
+                    next_run_at=making.time_text(job.next_run_time),
+                    last_run_at=_moment(last),
+                    last_enqueued_at=making.time_text(job.last_enqueued_at),
+                    enabled=str(job.state) == "ENABLED",
+                    created_at=rfc3339(job.created_at),
+                    updated_at=rfc3339(job.updated_at),
+                )
+            )
+        return found
+
+    async def preview(self, asked: asking.AskPreview) -> sights.Preview:
+        now = await self.service.now()
+        gone = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(_previews, previewed, asked, now, gone.is_set)
+        finally:
+            # Whoever goes away before the answer leaves nothing behind that goes on.
+            gone.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What was asked about: a schedule, or the jobs of krontab lines."""
+
+    schedule: Schedule | None
+    jobs: tuple[KrontabJob, ...] = ()
+    text: str = ""
+
+    @property
+    def single(self) -> KrontabJob | None:
+        return self.jobs[0] if len(self.jobs) == 1 else None
+
+
+def previewed(asked: asking.AskPreview, now: datetime, stopped: Callable[[], bool] = bool) -> sights.Preview:
+    """What a schedule will do. Pure: the time is given. It is cut short once `stopped` says so."""
+    effort = Effort(_MOST_WALKED, _MOST_DRAWN, stopped)
+    start = now if asked.start is None else aware(asked.start, "start")
+    subject = _read(asked, start)
+    if subject.jobs:
+        title = f"{len(subject.jobs)} jobs" if subject.single is None else str(subject.single.schedule)
+        found = preview_jobs(subject.jobs, start, asked.count, title=title, effort=effort)
+    else:
+        assert subject.schedule is not None
+        clocks = _shown_in(subject.schedule, asked.timezone)
+        found = preview(subject.schedule, start, asked.count, timezone=clocks, effort=effort)
+    return sights.Preview(
+        schedule=found.title,
+        description=found.description,
+        timezone=found.timezone,
+        start=rfc3339(start),
+        note=found.note,
+        occurrences=[each.to_dict() for each in found.occurrences],
+        daylight_effects=[{"job": job} | effect.to_dict() for job, effect in found.effects],
+        windowed=found.windowed,
+        kind="krontab" if subject.jobs else "schedule",
+        calendar=None if asked.year is None else _calendar(subject, asked.year, now, stopped),
+        trace=None if asked.at is None else _trace(subject, aware(asked.at, "at")),
+        findings=[] if stopped() else _findings(subject, now),
+    )
+
+
+def _read(asked: asking.AskPreview, start: datetime) -> _Subject:
+    text = asked.text.strip()
+    is_line = "\n" in text or _MODIFIER.search(text) is not None or _FIELD.search(text) is not None
+    given = {name: value for name in ("dialect", "gap", "fold") if (value := getattr(asked, name))}
+    if not is_line:
+        schedule = read_schedule(text, tz=asked.timezone or "UTC", **given)
+        return _Subject(schedule.anchored(start), text=text)
+    for name in given:
+        raise InvalidInput(
+            f"{name} belongs to a cron expression by itself; a krontab line has none",
+            hint=f"Leave {name} out, or the line's modifiers.",
+        )
+    whole = _completed(text, asked.timezone)
+    jobs = jobs_of(whole, file=_FILE)
+    if not jobs:
+        raise InvalidInput(f"There is no job in {shown(text)}", hint="Write a cron expression, or a krontab line.")
+    return _Subject(None, jobs, whole)
+
+
+def _completed(text: str, timezone: str) -> str:
+    """A line that only says when is given the rest, so that it can be read: the clocks asked for, a name, a command."""
+    if "\n" in text:
+        return text
+    fields = {match.group().strip() for match in _FIELD.finditer(text)}
+    if not fields and timezone not in ("", "UTC") and _TZ.search(text) is None:
+        text += f" @tz({timezone})"
+    return text + "".join(f" {name}preview" for name in ("name=", "command=") if name not in fields)
+
+
+def _shown_in(schedule: Schedule, timezone: str) -> str:
+    """Intervals have no clocks of their own: they are shown on those that were asked for."""
+    return schedule.timezone if isinstance(schedule, Cron) else timezone or schedule.timezone
+
+
+def _calendar(subject: _Subject, year: int, now: datetime, stopped: Callable[[], bool]) -> shapes.Calendar:
+    job = subject.single
+    schedule = subject.schedule if job is None else job.schedule
+    if schedule is None:
+        raise InvalidInput("A calendar shows one job, and there are several", hint="Ask about one line.")
+    clocks = zone(schedule.timezone)
+    counted = count_days(schedule, year, job=job, stopped=stopped)
+    changes = clock_changes(clocks, year)
+    today = local_day(clocks, now)
+    has_window = job is not None and bool(job.window.length)
+    days = []
+    for day in days_of(year):
+        marks = ["clocks_change"] if day in changes else []
+        marks += ["window"] if has_window and counted.days[day] else []
+        marks += ["today"] if day == today else []
+        days.append(shapes.Day(date=day.isoformat(), coming=counted.days[day], marks=marks))
+    return shapes.Calendar(
+        job=job.name if job is not None else str(schedule),
+        year=year,
+        timezone=clocks.key,
+        days=days,
+        runs={},
+        coming=counted.days.total(),
+        clock_changes=[day.isoformat() for day in changes],
+        cut=counted.until is not None,
+        counted_until=making.time_text(counted.until),
+    )
+
+
+def _trace(subject: _Subject, at: datetime) -> dict[str, object]:
+    job = subject.single
+    if job is not None:
+        explanation, is_occurrence = explain_slot(job, at)
+    elif subject.schedule is not None:
+        schedule = subject.schedule
+        explanation = explain(_NO_WINDOW.request("preview", at, schedule.timezone))
+        is_occurrence = schedule.matches(at)
+    else:
+        raise InvalidInput("A trace is of one job's slot, and there are several", hint="Ask about one line.")
+    return explanation_dict(explanation, is_occurrence=is_occurrence)
+
+
+def _findings(subject: _Subject, now: datetime) -> list[dict[str, object]]:
+    if subject.jobs:
+        lines = subject.text.split("\n")[:_MOST_LINTED]
+        return [each.to_dict() for each in lint_files({_FILE: "\n".join(lines)}, now)]
+    schedule = subject.schedule
+    if not isinstance(schedule, Cron):
+        return []
+    job = KrontabJob("preview", "preview", schedule, _NO_WINDOW)
+    return [{"severity": "warning", "code": code, "message": message} for code, message in warnings(job, now)]
+
+
+def _moment(value: object) -> str | None:
+    if value is None:
+        return None
+    return rfc3339(aware(value, "last_run_at") if isinstance(value, datetime) else parse_instant(str(value)))

@@ -1,0 +1,211 @@
+"""The Board protocol: what pages and lists look at. Reading only, by pages, whatever the size of the catalog.
+
+The rules of `store.port` hold. Nothing here locks or holds up an engine: on SQLite, where a statement runs in the
+caller's own thread, these are read on a connection of their own in a thread of its own. Who may see what is not judged
+here: `Seen` says whose view it is, and `control` makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+
+from horae.core.lifecycle import JobState, RunState
+from horae.store.records import JobRecord, Origin, RunRecord
+
+__all__ = [
+    "JOB_ORDERS",
+    "AuditEntry",
+    "Board",
+    "JobsAsked",
+    "JobsPage",
+    "Outcome",
+    "OutputPart",
+    "Overdue",
+    "Pace",
+    "RunsAsked",
+    "Seen",
+    "Tally",
+    "VersionRecord",
+]
+
+JOB_ORDERS = ("name", "next_run_time", "state", "owner", "updated_at", "last_run")
+"""What lists of jobs may be sorted by; `last_run` is the nominal time of the latest run that has ended or is under way.
+Jobs that have no such time come last, whichever way the others go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The jobs that somebody who may not see all of them sees: their own, and those granted to them by name."""
+
+    owner: str
+    jobs: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class JobsAsked:
+    """Which jobs, in which order, from where. `search` is looked for in names, descriptions and tags, in any case: on
+    PostgreSQL that is the case of the letters that its database's locale knows."""
+
+    search: str | None = None
+    state: JobState | None = None
+    tag: str | None = None
+    owner: str | None = None
+    namespace: str | None = None
+    sort: str = "name"
+    descending: bool = False
+    offset: int = 0
+    limit: int = 50
+    seen_by: Seen | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPage:
+    """`total` is how many there are on all pages together."""
+
+    jobs: tuple[JobRecord, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunsAsked:
+    """Which runs, the newest born first; `before` is the run that the page before ended with.
+
+    `since` and `until` are about nominal times: `since <= scheduled_time < until`."""
+
+    job: str | None = None
+    states: frozenset[RunState] = frozenset()
+    origin: Origin | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: str | None = None
+    limit: int = 100
+    seen_by: Seen | None = None
+
+
+class Outcome(NamedTuple):
+    """One run in a strip of the latest: how it stands, and how long it took in seconds, if it started and has ended."""
+
+    run_id: str
+    state: RunState
+    scheduled_time: datetime
+    started_at: datetime | None
+    seconds: float | None
+
+
+class Tally(NamedTuple):
+    """How many runs fell into the step that begins at `at`, in one state. A row that covers many slots counts them."""
+
+    at: datetime
+    state: RunState
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of a tally
+
+
+class Pace(NamedTuple):
+    """One run that started: how late, and how long it took; `seconds` None while it runs. Both in seconds."""
+
+    job_name: str
+    lag: float
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """What is late. `undecided` jobs have a wake-up that came longer ago than was allowed and was not seen to, so that
+    nobody planned what they owe; `unstarted` runs are due as long, and no node has taken them."""
+
+    now: datetime
+    undecided: int = 0
+    oldest_undecided: datetime | None = None
+    undecided_job: str | None = None
+    unstarted: int = 0
+    oldest_unstarted: datetime | None = None
+    unstarted_job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRecord:
+    """One version of a job: what it said, and who wrote it from where."""
+
+    version: int
+    definition: Mapping[str, object]
+    """As `JobSpec.to_dict` has it."""
+    source: str
+    author: str
+    reason: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A row of the trail, with its job's name where there is or was such a job."""
+
+    number: int
+    at: datetime
+    event: str
+    actor: str
+    outcome: str
+    job: str | None = None
+    run_id: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+    """Of JOB_EXECUTED, the numbers of its runs: `{"runs": [...]}`."""
+    is_sealed: bool = False
+
+
+class OutputPart(NamedTuple):
+    """What an attempt printed after a place; ask for what follows with `next`."""
+
+    text: str
+    next: int
+
+
+class Board(Protocol):
+    """Lists and pages. Every `Catalog` is one."""
+
+    async def list_jobs(self, asked: JobsAsked) -> JobsPage:
+        """One page of jobs. Names decide between jobs that are equal by what the list is sorted by."""
+
+    async def last_runs(self, names: Sequence[str], most: int) -> Mapping[str, tuple[Outcome, ...]]:
+        """The latest runs of each job, by nominal time, the newest first: those that have ended or are under way, not
+        those that wait. Jobs without any are left out."""
+
+    async def list_runs(self, asked: RunsAsked) -> tuple[RunRecord, ...]:
+        """One page of runs. Raises RunNotFound for a `before` that is none."""
+
+    async def tally(
+        self,
+        since: datetime,
+        until: datetime,
+        step: timedelta,
+        *,
+        job: str | None = None,
+        seen_by: Seen | None = None,
+    ) -> tuple[Tally, ...]:
+        """How many runs, by steps counted from `since` and by state, in order. Of one job by nominal time, those that
+        have not ended included; of all jobs by when they ended."""
+
+    async def pace(self, *, job: str | None = None, most: int = 500, seen_by: Seen | None = None) -> tuple[Pace, ...]:
+        """Of the latest `most` runs that have ended, those that started: of one job the latest by nominal time, of all
+        jobs the latest born."""
+
+    async def overdue(self, grace: timedelta) -> Overdue:
+        """What should have been seen to longer than `grace` ago, by the store's clock."""
+
+    async def versions(self, job: str, *, before: int | None = None, limit: int = 50) -> tuple[VersionRecord, ...]:
+        """Versions of a job, the newest first; empty where there never was such a job."""
+
+    async def trail(
+        self,
+        *,
+        before: int | None = None,
+        limit: int = 50,
+        event: str | None = None,
+        actor: str | None = None,
+        job: str | None = None,
+    ) -> tuple[AuditEntry, ...]:
+        """Audit rows, the newest first; `before` is the number that the page before ended with."""
+
+    async def output_after(self, attempt_id: str, after: int = 0) -> OutputPart:
+        """What an attempt printed from its chunk `after` on."""

@@ -1,0 +1,322 @@
+"""The catalog's verbs for pages and lists. What they mean: `board.Board`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from heapq import nlargest
+from typing import Any
+
+from horae.core import ids
+from horae.core.access import user_uuid
+from horae.core.lifecycle import RunState
+from horae.errors import InvalidInput, shown
+from horae.store.board import (
+    JOB_ORDERS,
+    AuditEntry,
+    JobsAsked,
+    JobsPage,
+    Outcome,
+    OutputPart,
+    Overdue,
+    Pace,
+    RunsAsked,
+    Seen,
+    Tally,
+    VersionRecord,
+)
+from horae.store.operating import run_not_found
+from horae.store.reading import job_records, run_records
+from horae.store.records import RunRecord
+from horae.store.rows import (
+    length,
+    milliseconds,
+    moment,
+    optional_json,
+    optional_milliseconds,
+    optional_moment,
+    uuid_of,
+)
+from horae.store.transacting import Transacting
+from horae.store.work import Work
+
+WAITING = frozenset({RunState.PENDING, RunState.QUEUED})
+ACTIVE = WAITING | {RunState.RUNNING}
+FAILED = frozenset({RunState.FAILED, RunState.FAILED_STALE})
+EVERY = sorted(map(str, RunState))
+BEGUN = sorted(str(each) for each in RunState if each not in WAITING)
+ENDED = sorted(str(each) for each in RunState if each not in ACTIVE)
+_LAST = 2**62
+_FIRST_KEY, _BEHIND_KEYS = "schedule:", "schedule;"
+_FIRST_SECOND, _BEHIND_SECONDS = 10**9, 10**10
+"""The seconds that are written with ten digits: their keys sort by time."""
+MOST_LATEST = 20_000
+"""Rows that are looked at for one page job by job. Of more jobs there is a run everywhere among the others."""
+MOST_BORN = 20_000
+"""Runs of any job that are looked at for a page of one job's, before that job's own are all looked at instead."""
+
+
+class Boarded(Transacting):
+    """A Board."""
+
+    async def list_jobs(self, asked: JobsAsked) -> JobsPage:
+        if asked.sort not in JOB_ORDERS:
+            raise InvalidInput(f"Jobs cannot be sorted by {shown(asked.sort)}", hint=f"Choose {', '.join(JOB_ORDERS)}.")
+        chosen = _chosen_jobs(asked)
+        page: dict[str, Any] = {"limit": asked.limit, "offset": asked.offset}
+        async with self._looking() as work:
+            if asked.sort == "name":
+                statement = "jobs_by_name_down" if asked.descending else "jobs_by_name"
+            else:
+                statement = "jobs_by_column"
+                page |= {"sort": asked.sort, "descending": asked.descending}
+            found = [row[0] for row in await work.transaction.rows(statement, **chosen, **page)]
+            if any(value is not None for name, value in chosen.items() if name != "granted"):
+                total = (await work.transaction.rows("count_found_jobs", **chosen))[0][0]
+            else:
+                total = (await work.transaction.rows("count_all_jobs"))[0][0]
+            rows = await work.transaction.rows("read_jobs", jobs=found) if found else []
+            return JobsPage(await job_records(work, rows), total)
+
+    async def last_runs(self, names: Sequence[str], most: int) -> Mapping[str, tuple[Outcome, ...]]:
+        keys = {str(ids.job_uuid(name)): name for name in names}
+        if not keys or most < 1:
+            return {}
+        async with self._looking() as work:
+            rows = await work.transaction.rows("latest_runs", **_latest(list(keys), most, BEGUN))
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            found.setdefault(keys[row[0]], []).append(row)
+        return {name: tuple(map(_outcome, _newest(found[name], most))) for name in keys.values() if name in found}
+
+    async def list_runs(self, asked: RunsAsked) -> tuple[RunRecord, ...]:
+        chosen: dict[str, Any] = {
+            "states": sorted(map(str, asked.states)) or None,
+            "origin": None if asked.origin is None else str(asked.origin),
+            "since": optional_milliseconds(asked.since),
+            "until": optional_milliseconds(asked.until),
+            "before": _LAST,
+            "first": 0,
+            "limit": asked.limit,
+        }
+        async with self._looking() as work:
+            if asked.before is not None:
+                found = await work.transaction.rows("find_runs", runs=[uuid_of(asked.before)])
+                if not found:
+                    raise run_not_found(asked.before)
+                chosen["before"] = found[0][0]
+            jobs = await _jobs_of(work, asked.job, asked.seen_by)
+            numbers = await _run_numbers(work, jobs, asked.states, chosen)
+            rows = await work.transaction.rows("read_runs", runs=numbers) if numbers else []
+            return await run_records(work, rows)
+
+    async def tally(
+        self,
+        since: datetime,
+        until: datetime,
+        step: timedelta,
+        *,
+        job: str | None = None,
+        seen_by: Seen | None = None,
+    ) -> tuple[Tally, ...]:
+        first, behind, each = milliseconds(since), milliseconds(until), length(step) or 0
+        if each < 1:
+            raise InvalidInput(f"Invalid step {shown(step)}: must be a millisecond or more")
+        chosen: dict[str, Any] = {"since": first, "until": behind, "step": each}
+        async with self._looking() as work:
+            jobs = await _jobs_of(work, job, seen_by)
+            if jobs == []:
+                return ()
+            if job is None:
+                rows = await work.transaction.rows("tally_of_jobs", jobs=jobs, **chosen)
+            else:
+                keys = {"since_key": _key(first), "until_key": _key(behind)}
+                rows = await work.transaction.rows("tally_of_job", job=str(ids.job_uuid(job)), **chosen, **keys)
+        return tuple(Tally(moment(first + place * each), RunState(state), count) for place, state, count in rows)
+
+    async def pace(self, *, job: str | None = None, most: int = 500, seen_by: Seen | None = None) -> tuple[Pace, ...]:
+        async with self._looking() as work:
+            jobs = await _jobs_of(work, job, seen_by)
+            if job is not None and jobs:
+                rows = await work.transaction.rows("latest_runs", **_latest(jobs, most, ENDED))
+                numbers = [row[1] for row in _newest(rows, most)]
+            else:
+                chosen = {"states": ENDED, "origin": None, "since": None, "until": None}
+                limits = {"before": _LAST, "first": 0, "limit": most}
+                numbers = await _run_numbers(work, jobs, frozenset(map(RunState, ENDED)), chosen | limits)
+            rows = await work.transaction.rows("read_pace", runs=numbers) if numbers else []
+        return tuple(Pace(name, lag / 1000, None if took is None else took / 1000) for name, lag, took in rows)
+
+    async def overdue(self, grace: timedelta) -> Overdue:
+        async with self._looking() as work:
+            late = work.now - grace // timedelta(milliseconds=1)
+            jobs, woke, job = (await work.transaction.rows("overdue_jobs", late=late))[0]
+            runs, due, of = (await work.transaction.rows("overdue_runs", late=late))[0]
+            return Overdue(work.moment, jobs, optional_moment(woke), job, runs, optional_moment(due), of)
+
+    async def versions(self, job: str, *, before: int | None = None, limit: int = 50) -> tuple[VersionRecord, ...]:
+        async with self._looking() as work:
+            rows = await work.transaction.rows(
+                "list_versions", job=str(ids.job_uuid(job)), before=_LAST if before is None else before, limit=limit
+            )
+        return tuple(
+            VersionRecord(version, json.loads(definition), source, author, reason, moment(created))
+            for version, definition, source, author, reason, created in rows
+        )
+
+    async def trail(
+        self,
+        *,
+        before: int | None = None,
+        limit: int = 50,
+        event: str | None = None,
+        actor: str | None = None,
+        job: str | None = None,
+    ) -> tuple[AuditEntry, ...]:
+        async with self._looking() as work:
+            rows = await work.transaction.rows(
+                "list_trail",
+                before=_LAST if before is None else before,
+                limit=limit,
+                event=ids.checked_text(event, "event"),
+                actor=ids.checked_text(actor, "actor"),
+                job=None if job is None else str(ids.job_uuid(job)),
+            )
+        return tuple(_entry(row) for row in rows)
+
+    async def output_after(self, attempt_id: str, after: int = 0) -> OutputPart:
+        attempt = ids.checked_id(attempt_id, ids.ATTEMPT).removeprefix(ids.ATTEMPT)
+        async with self._looking() as work:
+            rows = await work.transaction.rows("output_after", attempt=attempt, after=after)
+        return OutputPart("".join(text for _, text in rows), rows[-1][0] + 1 if rows else after)
+
+
+# ---- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def _chosen_jobs(asked: JobsAsked) -> dict[str, Any]:
+    seen = asked.seen_by
+    for text, what in ((asked.search, "search"), (asked.tag, "tag"), (asked.owner, "owner")):
+        ids.checked_text(text, what)
+    return {
+        "state": None if asked.state is None else str(asked.state),
+        "namespace": ids.checked_text(asked.namespace, "namespace"),
+        "owner": None if asked.owner is None else str(user_uuid(asked.owner)),
+        "tag": asked.tag,
+        "search": asked.search.lower() if asked.search else None,
+        "plain": None if not asked.search else asked.search.isascii(),
+        **_sight(seen),
+    }
+
+
+def _sight(seen: Seen | None) -> dict[str, Any]:
+    if seen is None:
+        return {"viewer": None, "granted": []}
+    return {"viewer": str(user_uuid(seen.owner)), "granted": sorted(map(ids.job_key, seen.jobs))}
+
+
+# ---- runs ----------------------------------------------------------------------------------------------------------
+
+
+async def _jobs_of(work: Work, job: str | None, seen_by: Seen | None) -> list[str] | None:
+    """The jobs that runs may be of; None: of any."""
+    wanted = None if job is None else str(ids.job_uuid(job))
+    if seen_by is None:
+        return None if wanted is None else [wanted]
+    seen = [row[0] for row in await work.transaction.rows("seen_jobs", **_sight(seen_by))]
+    return seen if wanted is None else [wanted] if wanted in seen else []
+
+
+async def _run_numbers(
+    work: Work, jobs: list[str] | None, states: frozenset[RunState], chosen: Mapping[str, Any]
+) -> list[int]:
+    """The numbers of one page of runs, by the index that has the fewest others in it."""
+    if jobs == []:
+        return []
+    if states and states <= ACTIVE:
+        statement = "page_of_active_runs"
+    elif states and states <= FAILED:
+        statement = "page_of_failed_runs"
+    elif jobs is not None and len(jobs) * chosen["limit"] <= MOST_LATEST:
+        return await _numbers_of_few(work, jobs, chosen)
+    else:
+        statement = "page_of_runs"
+    return [row[0] for row in await work.transaction.rows(statement, jobs=jobs, **chosen)]
+
+
+async def _numbers_of_few(work: Work, jobs: list[str], chosen: Mapping[str, Any]) -> list[int]:
+    """Runs are born nearly, but not quite, in the order of their nominal times, by which a job's runs can be found. The
+    latest by those tell how far back the latest born can be; only what was born since then is looked at."""
+    limit = chosen["limit"]
+    latest = _latest(jobs, limit, chosen["states"] or EVERY)
+    latest |= {name: chosen[name] for name in ("before", "origin", "since", "until")}
+    if chosen["since"] is not None:
+        latest["since_key"] = _key(chosen["since"])
+    if chosen["until"] is not None:
+        latest["until_key"] = _key(chosen["until"])
+    rows = await work.transaction.rows("latest_runs", **latest)
+    numbers = nlargest(limit, (row[1] for row in rows))
+    if len(rows) < limit or not numbers:
+        return numbers
+    chosen = {**chosen, "jobs": jobs, "first": numbers[-1]}
+    newest = (await work.transaction.rows("newest_run"))[0][0]
+    if min(newest + 1, chosen["before"]) - numbers[-1] <= MOST_BORN:
+        found = await work.transaction.rows("page_of_runs", **chosen)
+    else:
+        keys = {name: latest[name] for name in ("since_key", "until_key")}
+        found = await work.transaction.rows("page_of_jobs_runs", **chosen, **keys)
+    return [row[0] for row in found]
+
+
+def _latest(jobs: list[str], most: int, states: list[str]) -> dict[str, Any]:
+    """What `latest_runs` is asked with, where nothing else is said."""
+    return {
+        "jobs": jobs,
+        "most": most,
+        "states": states,
+        "before": _LAST,
+        "origin": None,
+        "since": None,
+        "until": None,
+        "since_key": _FIRST_KEY,
+        "until_key": _BEHIND_KEYS,
+    }
+
+
+def _key(at: int) -> str:
+    """The key of the first slot at or after a time, as far as keys sort by time."""
+    second = -(-at // 1000)
+    if second < _FIRST_SECOND:
+        return _FIRST_KEY
+    return _BEHIND_KEYS if second >= _BEHIND_SECONDS else f"schedule:{second}"
+
+
+def _newest(rows: Sequence[tuple[Any, ...]], most: int) -> list[tuple[Any, ...]]:
+    """Rows of `latest_runs` of one job: by nominal time, and of those that have the same by number."""
+    return nlargest(most, rows, key=lambda row: (row[4], row[1]))
+
+
+def _outcome(row: tuple[Any, ...]) -> Outcome:
+    _, _, uuid, state, scheduled, _, started, completed = row
+    seconds = None if started is None or completed is None else (completed - started) / 1000
+    return Outcome(ids.RUN + uuid, RunState(state), moment(scheduled), optional_moment(started), seconds)
+
+
+# ---- the trail -----------------------------------------------------------------------------------------------------
+
+
+def _entry(row: tuple[Any, ...]) -> AuditEntry:
+    number, at, event, actor, outcome, job, run, details, is_sealed = row
+    told = optional_json(details)
+    return AuditEntry(
+        number,
+        moment(at),
+        event,
+        actor,
+        outcome,
+        job,
+        None if run is None else ids.RUN + run,
+        told if isinstance(told, dict) else {} if told is None else {"runs": told},
+        bool(is_sealed),
+    )

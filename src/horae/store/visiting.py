@@ -1,0 +1,155 @@
+"""The catalog's verbs for those who come over the network. What they mean: `visitors.Visitors`.
+
+Who somebody is, is asked with every request, so it is read beside the engine, as pages are: where there is one
+connection that writes, nobody has to wait for it to say who they are.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from horae.core import ids
+from horae.core.access import user_uuid
+from horae.core.instant import rfc3339
+from horae.errors import AlreadyExists, NotFound, StoreConflict, shown
+from horae.store.checking import principal_not_found
+from horae.store.driver import KeyTaken
+from horae.store.rows import length, moment, optional_milliseconds, optional_moment
+from horae.store.transacting import Transacting
+from horae.store.visitors import KeptAnswer, TokenRecord
+from horae.store.work import Work
+
+MOST_TRIES = 20
+
+
+class Visited(Transacting):
+    """Visitors."""
+
+    # ---- tokens ------------------------------------------------------------------------------------------------------
+
+    async def has_credentials(self) -> bool:
+        async with self._looking() as work:
+            return bool((await work.transaction.rows("has_credentials"))[0][0])
+
+    async def create_token(
+        self, user: str, token_hash: str, *, label: str, expires_at: datetime | None = None, by: str = "local"
+    ) -> TokenRecord:
+        ids.checked_text(label, "label")
+        expires = optional_milliseconds(expires_at)
+        try:
+            async with self._work() as work:
+                owner = await _user(work, user)
+                token = str(ids.uuid7(work.now, os.urandom(10)))
+                await work.transaction.rows(
+                    "insert_token", token=token, user=owner, hash=token_hash, label=label, expires=expires
+                )
+                record = TokenRecord(token, user, label, work.moment, optional_moment(expires))
+                ends = None if record.expires_at is None else rfc3339(record.expires_at)
+                work.audit("TOKEN_CREATED", None, None, by, "OK", name=user, token=token, label=label, expires_at=ends)
+        except KeyTaken as error:
+            raise AlreadyExists("There is such a token already", hint="Make another one.") from error
+        return record
+
+    async def tokens(self, user: str | None = None) -> tuple[TokenRecord, ...]:
+        async with self._looking() as work:
+            owner = None if user is None else str(user_uuid(user))
+            return await _tokens(work, user=owner, token=None)
+
+    async def revoke_token(self, token_id: str, *, by: str = "local") -> TokenRecord:
+        token = _token_uuid(token_id)
+        async with self._work() as work:
+            if token is None or not await work.transaction.rows("lock_token", token=token):
+                raise NotFound(f"No token {shown(token_id)}", hint="Look at the list of tokens for its id.")
+            (before,) = await _tokens(work, user=None, token=token)
+            if before.revoked_at is not None:
+                return before
+            await work.transaction.rows("revoke_token", token=token)
+            work.audit("TOKEN_REVOKED", None, None, by, "OK", name=before.user, token=token, label=before.label)
+            (record,) = await _tokens(work, user=None, token=token)
+            return record
+
+    async def token_user(self, token_hash: str) -> str | None:
+        async with self._looking() as work:
+            return _only(await work.transaction.rows("token_user", hash=token_hash))
+
+    # ---- sessions ----------------------------------------------------------------------------------------------------
+
+    async def open_session(self, user: str, session_hash: str, *, lasts: timedelta) -> datetime:
+        try:
+            async with self._work() as work:
+                owner = await _user(work, user)
+                await work.transaction.rows("end_old_sessions")
+                expires = work.now + (length(lasts) or 0)
+                await work.transaction.rows("insert_session", hash=session_hash, user=owner, expires=expires)
+        except KeyTaken as error:
+            raise AlreadyExists("There is such a session already", hint="Begin another one.") from error
+        return moment(expires)
+
+    async def session_user(self, session_hash: str) -> str | None:
+        async with self._looking() as work:
+            return _only(await work.transaction.rows("session_user", hash=session_hash))
+
+    async def close_session(self, session_hash: str) -> None:
+        async with self._work() as work:
+            user = _only(await work.transaction.rows("delete_session", hash=session_hash))
+            if user is not None:
+                work.audit("LOGOUT", None, None, user, "OK")
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    async def begin_answer(self, key: str, fingerprint: str, *, stale: timedelta) -> KeptAnswer | None:
+        async with self._work() as work:
+            for _ in range(MOST_TRIES):
+                if await work.transaction.rows("insert_answer", key=key, fingerprint=fingerprint):
+                    return None
+                found = await work.transaction.rows("read_answer", key=key)
+                if not found:
+                    # Somebody has just dropped it: then it is ours to begin, or another's.
+                    continue
+                print_of, begun, status, body = found[0]
+                if status is not None or work.now - begun < (length(stale) or 0):
+                    return KeptAnswer(print_of, moment(begun), status, bytes(body or b""))
+                if await work.transaction.rows("take_over_answer", key=key, fingerprint=fingerprint, was=begun):
+                    return None
+        raise StoreConflict("Others begin and drop the same request all the time")
+
+    async def finish_answer(self, key: str, status: int, body: bytes) -> None:
+        async with self._work() as work:
+            await work.transaction.rows("finish_answer", key=key, status=status, body=body)
+
+    async def drop_answer(self, key: str) -> None:
+        async with self._work() as work:
+            await work.transaction.rows("drop_answer", key=key)
+
+    async def forget_answers(self, older_than: timedelta) -> int:
+        async with self._work() as work:
+            before = work.now - (length(older_than) or 0)
+            return len(await work.transaction.rows("forget_answers", before=before))
+
+
+async def _user(work: Work, name: str) -> str:
+    """The uuid of a user who is there, and stays until this transaction ends."""
+    if not await work.transaction.rows("lock_users", names=[name]):
+        raise principal_not_found(name, "user")
+    return str(user_uuid(name))
+
+
+async def _tokens(work: Work, **chosen: Any) -> tuple[TokenRecord, ...]:
+    return tuple(
+        TokenRecord(token, user, label, moment(created), optional_moment(expires), optional_moment(revoked))
+        for token, user, label, created, expires, revoked in await work.transaction.rows("read_tokens", **chosen)
+    )
+
+
+def _token_uuid(text: str) -> str | None:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        return None
+
+
+def _only(rows: list[tuple[Any, ...]]) -> str | None:
+    return rows[0][0] if rows else None

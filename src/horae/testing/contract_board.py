@@ -1,0 +1,315 @@
+"""The board's part of the contract: pages of jobs and runs, strips, tallies, the pace.
+
+What is answered is compared with what a slow reading of everything comes to: `store.jobs()` and `store.runs()`,
+filtered, sorted and counted in Python. `contract_looking.BoardContract` is the whole of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from itertools import cycle, islice, product
+from typing import Any, Protocol, cast
+
+from horae.core import ids
+from horae.core.lifecycle import JobState, RunState
+from horae.errors import InvalidIdentifier, InvalidInput, RunNotFound
+from horae.store.board import JOB_ORDERS, Board, JobsAsked, Outcome, Pace, RunsAsked, Seen, Tally
+from horae.store.port import Admission, JobRecord, Origin, RunRecord, Store
+from horae.store.vault import Vault
+from horae.testing.contract_builders import (
+    BEGINNING,
+    FAILED,
+    HOURLY,
+    SUCCESS,
+    Contract,
+    Scene,
+    at,
+    job,
+    raises,
+    scenario,
+)
+
+WAITING = frozenset({RunState.PENDING, RunState.QUEUED})
+ACTIVE = WAITING | {RunState.RUNNING}
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+GRANTED = Seen("ann", frozenset({"gammaX1", "no such job"}))
+NOBODY = Seen("carl")
+_ALL = 100_000
+
+
+class Kept(Store, Vault, Board, Protocol):
+    """A catalog with its board."""
+
+
+def kept(scene: Scene) -> Kept:
+    return cast(Kept, scene.store)
+
+
+async def busy(scene: Scene) -> Kept:
+    """Jobs of three owners, one paused, one without a schedule, one dropped whose history stays, and hours of their
+    lives: runs that ended well and badly, were skipped, missed, cancelled, replayed, wait and are under way."""
+    store = kept(scene)
+    for name in ("ann", "bob"):
+        await store.create_user(name)
+    await scene.define(
+        job("alpha", tags=("etl", "100%"), description="Loads the day's prices", owner="ann", recovery="none"),
+        job("Beta", HOURLY, tags=("ETL_2",), description="Grüße", namespace="nightly"),
+        job("gamma_1", None, owner="bob", description="by hand, 50% of the time"),
+        job("gammaX1", tags=("etl",), overlap="skip"),
+        job("delta", owner="ann", recovery="none"),
+        job("gone"),
+    )
+    for minute in range(4):
+        for claim in (await scene.later("1m", slots=10)).claims:
+            scene.clock.advance("1s")
+            if claim.job_name != "gammaX1":
+                await scene.finish(claim, FAILED if minute == 1 else SUCCESS)
+        if minute == 2:
+            await scene.trigger("gamma_1", key="by-hand")
+            await scene.run_once()
+    await store.set_state("gammaX1", JobState.PAUSED)
+    await store.drop(["gone"], keep_history=True)
+    await scene.until("12:59:00")
+    failed = (await store.runs(job="alpha", state=RunState.FAILED))[0].run_id
+    await store.admit((Admission("alpha", Origin.REPLAY, "ann", replay_of=failed, reason="once more"),))
+    await scene.trigger("gamma_1")
+    await store.cancel([(await scene.trigger("gamma_1")).run_id])
+    await scene.until("13:00:01", slots=1)
+    return store
+
+
+async def every_run(store: Store) -> tuple[RunRecord, ...]:
+    """The newest born first."""
+    return await store.runs(limit=_ALL)
+
+
+def sees(seen: Seen | None, jobs: dict[str, JobRecord], name: str) -> bool:
+    return seen is None or (name in jobs and (jobs[name].owner == seen.owner or name in seen.jobs))
+
+
+def seconds(value: timedelta) -> float:
+    return value / timedelta(seconds=1)
+
+
+def latest(runs: list[RunRecord]) -> list[RunRecord]:
+    """By nominal time, the newest first. Runs are given in the order of birth, the newest first."""
+    return sorted(runs, key=lambda run: run.scheduled_time, reverse=True)
+
+
+def expected_jobs(jobs: dict[str, JobRecord], runs: tuple[RunRecord, ...], asked: JobsAsked) -> list[str]:
+    def fits(record: JobRecord) -> bool:
+        spec = record.definition.spec
+        texts = [record.name, spec.description or "", *spec.tags]
+        return (
+            (asked.search is None or any(asked.search.lower() in text.lower() for text in texts))
+            and asked.state in (None, record.state)
+            and (asked.tag is None or asked.tag in spec.tags)
+            and asked.owner in (None, record.owner)
+            and asked.namespace in (None, spec.namespace)
+            and sees(asked.seen_by, jobs, record.name)
+        )
+
+    def key(name: str) -> Any:
+        record = jobs[name]
+        if asked.sort == "last_run":
+            times = [run.scheduled_time for run in runs if run.job_name == name and run.state not in WAITING]
+            return max(times, default=None)
+        return getattr(record, asked.sort)
+
+    found = sorted(name for name, record in jobs.items() if fits(record))
+    if asked.sort == "name":
+        return found[::-1] if asked.descending else found
+    known = [name for name in found if key(name) is not None]
+    known.sort(key=key, reverse=asked.descending)
+    return known + [name for name in found if key(name) is None]
+
+
+def expected_runs(jobs: dict[str, JobRecord], runs: tuple[RunRecord, ...], asked: RunsAsked) -> list[str]:
+    return [
+        run.run_id
+        for run in runs
+        if asked.job in (None, run.job_name)
+        and (not asked.states or run.state in asked.states)
+        and asked.origin in (None, run.origin)
+        and (asked.since is None or asked.since <= run.scheduled_time)
+        and (asked.until is None or run.scheduled_time < asked.until)
+        and sees(asked.seen_by, jobs, run.job_name)
+    ]
+
+
+class JobListContract(Contract):
+    """Pages of jobs, and the strips of their latest runs."""
+
+    @scenario
+    async def test_jobs_are_found_sorted_and_counted_as_by_hand(self, scene: Scene) -> None:
+        store = await busy(scene)
+        jobs, runs = {each.name: each for each in await store.jobs()}, await every_run(store)
+        chosen = [
+            JobsAsked(),
+            *(JobsAsked(search=text) for text in ("ETL", "gamma", "a_1", "0%", "%", "_", "grüß", "prices", "no such")),
+            *(JobsAsked(state=state) for state in JobState),
+            *(JobsAsked(tag=tag) for tag in ("etl", "100%", "e%")),
+            *(JobsAsked(owner=owner) for owner in ("ann", "local", "nobody")),
+            JobsAsked(namespace="nightly"),
+            JobsAsked(search="A", state=JobState.ENABLED, owner="ann"),
+            *(JobsAsked(seen_by=seen) for seen in (GRANTED, NOBODY)),
+        ]
+        ways = cycle(product(JOB_ORDERS, (False, True)))
+        lengths = set()
+        for asked in [*chosen, *10 * [JobsAsked()], *12 * [JobsAsked(seen_by=GRANTED)], *chosen]:
+            sort, descending = next(ways)
+            one = replace(asked, sort=sort, descending=descending)
+            page = await store.list_jobs(one)
+            wanted = expected_jobs(jobs, runs, one)
+            assert [each.name for each in page.jobs] == wanted, one
+            assert page.total == len(wanted), one
+            assert all(each == jobs[each.name] for each in page.jobs)
+            lengths.add(len(wanted))
+        assert lengths >= {0, 1, 2, 3, 5}
+
+    @scenario
+    async def test_a_list_of_jobs_comes_page_by_page(self, scene: Scene) -> None:
+        store = await busy(scene)
+        for sort in JOB_ORDERS:
+            asked = JobsAsked(sort=sort, limit=2)
+            whole = [each.name for each in (await store.list_jobs(replace(asked, limit=50))).jobs]
+            pages = [await store.list_jobs(replace(asked, offset=offset)) for offset in (0, 2, 4, 6)]
+            assert [each.name for page in pages for each in page.jobs] == whole
+            assert [len(page.jobs) for page in pages] == [2, 2, 1, 0]
+            assert [page.total for page in pages] == [5] * 4
+
+    @scenario
+    async def test_what_jobs_cannot_be_sorted_by_is_refused(self, scene: Scene) -> None:
+        with raises(InvalidInput) as caught:
+            await kept(scene).list_jobs(JobsAsked(sort="password"))
+        assert "next_run_time" in caught.error.hint
+
+    @scenario
+    async def test_a_strip_has_the_latest_runs_that_do_not_wait_by_nominal_time(self, scene: Scene) -> None:
+        store = await busy(scene)
+        runs = await every_run(store)
+        names = [each.name for each in await store.jobs()]
+        for most in (1, 2, 3, 100):
+            wanted = {}
+            for name in names:
+                begun = [run for run in runs if run.job_name == name and run.state not in WAITING]
+                if begun:
+                    wanted[name] = tuple(
+                        Outcome(
+                            run.run_id,
+                            run.state,
+                            run.scheduled_time,
+                            run.started_at,
+                            seconds(run.completed_at - run.started_at) if run.completed_at and run.started_at else None,
+                        )
+                        for run in islice(latest(begun), most)
+                    )
+            assert await store.last_runs([*names, "no such job"], most) == wanted
+            assert "Beta" in wanted
+        assert await store.last_runs([], 5) == {}
+
+
+class RunListContract(Contract):
+    """Pages of runs, and what is counted and measured over them."""
+
+    @scenario
+    async def test_runs_are_found_as_by_hand_page_by_page(self, scene: Scene) -> None:
+        store = await busy(scene)
+        jobs, runs = {each.name: each for each in await store.jobs()}, await every_run(store)
+        known = {run.run_id: run for run in runs}
+        every = [
+            RunsAsked(),
+            *(RunsAsked(job=name) for name in ("alpha", "gamma_1", "gone", "no such job")),
+            *(RunsAsked(states=frozenset({state})) for state in RunState),
+            RunsAsked(states=ACTIVE),
+            RunsAsked(states=frozenset({RunState.FAILED, RunState.COMPLETED})),
+            *(RunsAsked(origin=origin) for origin in Origin),
+            RunsAsked(since=at("09:02"), until=at("09:04")),
+            RunsAsked(job="alpha", since=at("09:02"), until=at("09:04")),
+            RunsAsked(job="alpha", states=frozenset({RunState.FAILED, RunState.PENDING})),
+            RunsAsked(job="alpha", origin=Origin.REPLAY),
+            RunsAsked(job="alpha", until=at("09:00")),
+        ]
+        lengths = set()
+        for asked in [replace(each, seen_by=seen) for each in every for seen in (None, GRANTED, NOBODY)]:
+            wanted = expected_runs(jobs, runs, asked)
+            lengths.add(len(wanted))
+            for limit in (3, 100):
+                found: list[str] = []
+                while page := await store.list_runs(replace(asked, limit=limit, before=found[-1] if found else None)):
+                    assert len(page) <= limit
+                    assert all(run == known[run.run_id] for run in page)
+                    found += [run.run_id for run in page]
+                assert found == wanted, asked
+        assert len(lengths) > 5
+
+    @scenario
+    async def test_a_page_after_a_run_that_is_none_is_refused(self, scene: Scene) -> None:
+        with raises(RunNotFound):
+            await kept(scene).list_runs(RunsAsked(before=ids.RUN + "00000000-0000-4000-8000-000000000000"))
+        with raises(InvalidIdentifier):
+            await kept(scene).list_runs(RunsAsked(before="yesterday"))
+
+    @scenario
+    async def test_the_runs_of_one_job_are_tallied_by_nominal_time(self, scene: Scene) -> None:
+        store = await busy(scene)
+        runs = await every_run(store)
+        since, until, step = at("08:59:30"), at("12:59:30"), 5 * MINUTE
+        for name, seen in (("alpha", None), ("delta", None), ("gamma_1", None), ("gone", None), ("alpha", GRANTED)):
+            counted: Counter[Any] = Counter()
+            for run in runs:
+                if run.job_name == name and since <= run.scheduled_time < until:
+                    counted[since + (run.scheduled_time - since) // step * step, run.state] += run.count
+            wanted = tuple(Tally(when, state, count) for (when, state), count in sorted(counted.items()))
+            assert await store.tally(since, until, step, job=name, seen_by=seen) == wanted
+        assert max(run.count for run in runs if run.job_name == "delta") > 10
+        assert await store.tally(since, until, step, job="gamma_1", seen_by=GRANTED) == ()
+        assert await store.tally(since, until, step, job="gone", seen_by=Seen("local")) == ()
+
+    @scenario
+    async def test_the_runs_of_all_jobs_are_tallied_by_when_they_ended(self, scene: Scene) -> None:
+        store = await busy(scene)
+        jobs, runs = {each.name: each for each in await store.jobs()}, await every_run(store)
+        since, until, step = at("09:02"), at("13:00"), MINUTE
+        for seen in (None, GRANTED, NOBODY):
+            counted: Counter[Any] = Counter()
+            for run in runs:
+                if run.completed_at and since <= run.completed_at < until and sees(seen, jobs, run.job_name):
+                    counted[since + (run.completed_at - since) // step * step, run.state] += run.count
+            wanted = tuple(Tally(when, state, count) for (when, state), count in sorted(counted.items()))
+            assert await store.tally(since, until, step, seen_by=seen) == wanted
+            assert bool(wanted) == (seen is not NOBODY)
+
+    @scenario
+    async def test_steps_without_a_length_are_refused(self, scene: Scene) -> None:
+        with raises(InvalidInput):
+            await kept(scene).tally(BEGINNING, at("10:00"), timedelta(0))
+
+    @scenario
+    async def test_the_pace_is_that_of_the_latest_runs_which_started(self, scene: Scene) -> None:
+        store = await busy(scene)
+        jobs, runs = {each.name: each for each in await store.jobs()}, await every_run(store)
+        for name, most, seen in (
+            *((None, most, seen) for most in (1, 7, 500) for seen in (None, GRANTED, NOBODY)),
+            *((name, most, None) for name in ("alpha", "delta", "gone", "no such job") for most in (1, 3, 500)),
+            ("gamma_1", 500, GRANTED),
+            ("alpha", 500, GRANTED),
+        ):
+            ended = [
+                run
+                for run in runs
+                if run.state not in ACTIVE and name in (None, run.job_name) and sees(seen, jobs, run.job_name)
+            ]
+            taken = ended[:most] if name is None else latest(ended)[:most]
+            wanted = Counter(
+                Pace(
+                    run.job_name,
+                    seconds(run.started_at - run.chosen_time),
+                    None if run.completed_at is None else seconds(run.completed_at - run.started_at),
+                )
+                for run in taken
+                if run.started_at is not None
+            )
+            assert Counter(await store.pace(job=name, most=most, seen_by=seen)) == wanted

@@ -1,0 +1,264 @@
+"""The layer around everything: what a request must be to come in, and what an answer has on when it goes out.
+
+Outermost first: a number for the request and its line in the log; headers that tell browsers what not to do; the name
+the server was asked under; where the request came from; how often; how large and how slow its body may be. Errors of
+all that is inside become problems here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TypeAlias
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from horae.errors import CrossSite, InvalidInput, RequestTooLarge, ServerUnavailable, shown
+from horae.web import origin
+from horae.web.limiting import Buckets
+from horae.web.problems import Problem, Refused, limited, problem, problem_response, refusal
+from horae.web.site import Site
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    # With no-referrer, browsers say `Origin: null` of our own forms too, the one at the door among them.
+    "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "x-permitted-cross-domain-policies": "none",
+}
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+ADDRESS_TIMES = 4.0
+OPEN_TIMES = 20.0
+QUIET = ("/static/", "/healthz", "/readyz", "/metrics")
+"""Paths whose requests are logged for those alone who look closely."""
+
+_log = logging.getLogger("horae.web")
+
+Told: TypeAlias = Callable[[Request, Problem, dict[str, str]], Awaitable[Response | None]]
+"""A problem as a page for people; None where it is to be told as a document."""
+
+
+class Door:
+    """Wraps an application. `told` makes pages of problems, for those who look at pages."""
+
+    def __init__(self, app: ASGIApp, site: Site, told: Told) -> None:
+        self._app = app
+        self._site = site
+        self._told = told
+        self._addresses = Buckets(site.limits.rate, site.limits.burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await _refuse_socket(scope, receive, send)
+            return
+        began = monotonic()
+        incoming = _Incoming(scope, receive, self._site.limits.body, self._site.limits.patience)
+        outgoing = _Outgoing(scope, send, self._site, incoming)
+        scope["state"] = {"address": origin.address(scope, self._site), "request_id": outgoing.request_id}
+        try:
+            try:
+                await self._check(scope)
+                incoming.check()
+                await self._app(scope, incoming.receive, outgoing.send)
+            except ClientDisconnect:
+                outgoing.status = outgoing.status or 499
+            except asyncio.CancelledError:
+                # The server ends, and has waited for this one as long as it waits.
+                await self._tell(_ending(), scope, incoming, outgoing)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the visitor gets a problem and the log the rest
+                await self._tell(error, scope, incoming, outgoing)
+        finally:
+            _note(scope, outgoing, monotonic() - began)
+
+    async def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        address = scope["state"]["address"]
+        wait = self._addresses.take(address, OPEN_TIMES if origin.is_loopback(address) else ADDRESS_TIMES)
+        if wait:
+            raise limited(f"Too many requests from {address}", wait)
+        if not origin.is_ours(headers.get("host"), scope, self._site):
+            await self._note(scope, f"asked for by a name that is not ours: {shown(headers.get('host') or '')}")
+            raise Refused(
+                CrossSite(
+                    f"This server does not go by the name {shown(headers.get('host') or '')}",
+                    hint="Ask for it by its address, or add the name to `hosts` of [server] in horae.toml.",
+                ),
+                421,
+            )
+        if scope["method"] not in SAFE:
+            reason = origin.foreign(headers)
+            if reason is not None:
+                await self._note(scope, f"a request that another site made: {reason}")
+                raise CrossSite(
+                    f"Another site made this request: {reason}", hint="Ask from the dashboard itself, or with a token."
+                )
+
+    async def _note(self, scope: Scope, reason: str) -> None:
+        await self._site.porter.note_refusal(
+            "ACCESS_DENIED", reason, scope["state"]["address"], {"method": scope["method"], "path": _path(scope)[:200]}
+        )
+
+    async def _tell(self, error: Exception, scope: Scope, incoming: _Incoming, outgoing: _Outgoing) -> None:
+        refused = refusal(error, outgoing.request_id)
+        if outgoing.status:
+            # The answer was on its way: whoever waits for the rest of it learns by the connection's end.
+            _log.error("request %s broke off: %s", outgoing.request_id, refused.error.message)
+            return
+        told = problem(refused, instance=_path(scope), request_id=outgoing.request_id)
+        request = Request(scope)
+        response = None if _path(scope).startswith("/api/") else await self._page(request, told, refused.headers)
+        await (response or problem_response(told, refused.headers))(scope, incoming.receive, outgoing.send)
+
+    async def _page(self, request: Request, told: Problem, headers: dict[str, str]) -> Response | None:
+        if "text/html" not in request.headers.get("accept", "") or "x-fragment" in request.headers:
+            return None
+        try:
+            return await self._told(request, told, headers)
+        except Exception:  # noqa: BLE001 - whoever asked gets the document, where the page cannot be made
+            _log.exception("the page of a problem could not be made")
+            return None
+
+
+class _Incoming:
+    """A request's body on its way in: not more of it, and not later, than is allowed."""
+
+    def __init__(self, scope: Scope, receive: Receive, most: int, seconds: float) -> None:
+        self._receive = receive
+        self._most = most
+        self._seconds = seconds
+        self._until: float | None = None
+        self._taken = 0
+        headers = Headers(scope=scope)
+        self._length = headers.get("content-length")
+        self.is_unread = self._length not in (None, "0") or "transfer-encoding" in headers
+
+    def check(self) -> None:
+        """What can be told before any of it is read."""
+        if self._length is not None and self._length.isdecimal() and int(self._length) > self._most:
+            raise self._too_large()
+
+    async def receive(self) -> Message:
+        if not self.is_unread:
+            return await self._receive()
+        loop = asyncio.get_running_loop()
+        if self._until is None:
+            self._until = loop.time() + self._seconds
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refused(
+                InvalidInput(f"The body did not arrive within {self._seconds:g} s", hint="Send it again, faster."), 408
+            ) from None
+        if message["type"] == "http.disconnect":
+            self.is_unread = False
+            return message
+        self._taken += len(message.get("body", b""))
+        if self._taken > self._most:
+            raise self._too_large()
+        self.is_unread = message.get("more_body", False)
+        return message
+
+    def _too_large(self) -> RequestTooLarge:
+        return RequestTooLarge(
+            f"The request has more than {self._most} bytes", hint="Send less, or have `body_limit` of [server] raised."
+        )
+
+
+class _Outgoing:
+    """An answer on its way out, with the headers that every answer has."""
+
+    def __init__(self, scope: Scope, send: Send, site: Site, incoming: _Incoming) -> None:
+        self._scope = scope
+        self._send = send
+        self._site = site
+        self._incoming = incoming
+        self.request_id = uuid4().hex[:16]
+        self.status = 0
+        self.sent = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("cache-control", "no-store")
+            headers["x-request-id"] = self.request_id
+            if self._incoming.is_unread:
+                # Else the server would read, and throw away, all that is still to come.
+                headers["connection"] = "close"
+            if self._site.is_secure:
+                headers.setdefault("strict-transport-security", "max-age=31536000")
+        elif message["type"] == "http.response.body":
+            if self._scope["method"] == "HEAD":
+                message = {**message, "body": b""}
+            self.sent += len(message.get("body", b""))
+        await self._send(message)
+
+
+def _ending() -> ServerUnavailable:
+    return ServerUnavailable(
+        "The server is ending, and does not wait for this request any longer",
+        hint="What it asked for may have been done or not: ask again when a server is back.",
+    )
+
+
+def _path(scope: Scope) -> str:
+    """As it was sent, so that nothing in it can pass for something else in a log."""
+    raw: bytes = scope.get("raw_path") or b"/"
+    return raw.decode("ascii", "replace")[:1_000]
+
+
+def _note(scope: Scope, outgoing: _Outgoing, seconds: float) -> None:
+    """The access log: never the query, never a header, in which secrets may be."""
+    path = _path(scope)
+    status = outgoing.status
+    quiet = status < 400 and path.startswith(QUIET)
+    level = logging.DEBUG if quiet else logging.WARNING if status >= 500 else logging.INFO
+    if not _log.isEnabledFor(level):
+        return
+    state = scope["state"]
+    visit = state.get("visit")
+    who = visit.who.name if visit is not None else "-"
+    _log.log(
+        level,
+        "%s %s %d in %.1f ms for %s at %s",
+        scope["method"],
+        path,
+        status,
+        seconds * 1000,
+        who,
+        state["address"],
+        extra={
+            "horae_event": "Request",
+            "horae_method": scope["method"],
+            "horae_path": path,
+            "horae_status": status,
+            "horae_seconds": round(seconds, 6),
+            "horae_bytes": outgoing.sent,
+            "horae_who": who,
+            "horae_address": state["address"],
+            "horae_request_id": outgoing.request_id,
+        },
+    )
+
+
+async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": "There are no web sockets here"})

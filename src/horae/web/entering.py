@@ -1,0 +1,136 @@
+"""Who made a request: a token, a session's cookie, or, where nobody can sign in yet, whoever sits at the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.control.visiting import SignedIn
+from horae.core.access import LOCAL, Principal
+from horae.errors import CrossSite, LoginFailed
+from horae.web import origin
+from horae.web.door import OPEN_TIMES, SAFE
+from horae.web.limiting import Buckets
+from horae.web.problems import limited
+from horae.web.site import Site, Visit
+
+COOKIE = "horae_session"
+CSRF_HEADER = "x-csrf-token"
+_FAILURE_RATE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """Who came in, and by what: open, session or token. `secret` is the session's."""
+
+    who: Principal
+    sign_in: str
+    secret: str | None = None
+
+
+def keep_session(response: Response, signed: SignedIn, site: Site) -> None:
+    """Gives the browser its session. Lax: who follows a link from elsewhere, in a mail say, is still signed in; what
+    changes something is protected by the token that our own pages alone have, and by where it came from."""
+    response.set_cookie(
+        COOKIE, signed.secret, expires=signed.expires, secure=site.is_secure, httponly=True, samesite="lax"
+    )
+
+
+def end_session(response: Response, site: Site) -> None:
+    response.delete_cookie(COOKIE, secure=site.is_secure, httponly=True, samesite="lax")
+
+
+class Entrance:
+    """Finds out who asks, and lets them ask only so often."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._visitors = Buckets(site.limits.rate, site.limits.burst)
+        self._failures = Buckets(_FAILURE_RATE, site.limits.failures)
+        self._logins = Buckets(site.limits.logins / 60, site.limits.logins)
+
+    async def visit(self, request: Request, *, is_page: bool = False) -> Visit:
+        """The visit that a request is. Raises LoginFailed, CrossSite, RateLimited."""
+        entered = await self.entered(request)
+        wait = self._visitors.take(entered.who.name, OPEN_TIMES if entered.sign_in == "open" else 1.0)
+        if wait:
+            raise limited(f"Too many requests by {entered.who.name}", wait)
+        if entered.secret is not None and request.method not in SAFE:
+            await self._require_csrf(request, entered.secret, request.headers.get(CSRF_HEADER))
+        csrf = self._site.porter.csrf(entered.secret) if entered.secret is not None and is_page else None
+        desk = self._site.desk(await self._site.store(), entered.who, entered.sign_in)
+        visit = Visit(entered.who, entered.sign_in, desk, self._site, csrf)
+        request.scope["state"]["visit"] = visit
+        return visit
+
+    async def entered(self, request: Request) -> Entered:
+        """Raises LoginFailed for whoever shows nothing, or something that opens nothing."""
+        porter, address = self._site.porter, request.scope["state"]["address"]
+        given = request.headers.get("authorization")
+        secret = request.cookies.get(COOKIE)
+        if given is None and await self._is_open(request):
+            return Entered(LOCAL, "open")
+        if given is None and not secret:
+            raise LoginFailed(
+                "Sign in first: this takes a token, or a session",
+                hint="Send `Authorization: Bearer TOKEN` (`horae token create` makes one), or sign in at /login.",
+            )
+        try:
+            if given is not None:
+                return Entered(await porter.of_token(_bearer(given), address=address), "token")
+            assert secret is not None
+            return Entered(await porter.of_session(secret, address=address), "session", secret)
+        except LoginFailed as error:
+            # After it was looked up: others at the same address have what opens, and are let in.
+            wait = self._failures.take(address)
+            if wait:
+                raise limited(f"Too many failed tries from {address}", wait) from error
+            raise
+
+    async def _is_open(self, request: Request) -> bool:
+        is_near = origin.is_loopback(request.scope["state"]["address"]) and origin.is_local(request.headers)
+        return self._site.is_loopback and is_near and await self._site.porter.is_open()
+
+    async def _require_csrf(self, request: Request, secret: str, given: str | None) -> None:
+        if not self._site.porter.is_csrf(secret, given):
+            address = request.scope["state"]["address"]
+            told = {"method": request.method, "path": request.scope["raw_path"].decode("ascii", "replace")[:200]}
+            await self._site.porter.note_refusal(
+                "ACCESS_DENIED", "a change that no page of ours asked for", address, told
+            )
+            raise CrossSite(
+                "This request does not show that a page of this server made it",
+                hint=f"Send the page's token in {CSRF_HEADER.title()}, or use a bearer token instead of the cookie.",
+            )
+
+    # ---- signing in and out ------------------------------------------------------------------------------------------
+
+    def count_login(self, address: str, name: str) -> None:
+        """Raises RateLimited after too many tries from an address, or for a name."""
+        wait = self._logins.take(f"from {address}") or self._logins.take(f"for {name[:255]}", 5.0)
+        if wait:
+            raise limited("Too many tries to sign in", wait)
+
+    async def sign_in(self, request: Request, given: dict[str, Any]) -> SignedIn:
+        """Begins a session by what a body says. Raises LoginFailed, RateLimited."""
+        name, password = given.get("name"), given.get("password")
+        if not isinstance(name, str) or not isinstance(password, str) or set(given) - {"name", "password"}:
+            raise LoginFailed("Signing in takes a name and a password", hint='Send {"name": …, "password": …}.')
+        self.count_login(request.scope["state"]["address"], name)
+        return await self._site.porter.sign_in(name, password)
+
+    async def require_sign_out(self, request: Request, given: str | None) -> None:
+        """Lets sign out whoever a page of this session sent; a session that is none needs no protection."""
+        secret = request.cookies.get(COOKIE)
+        if secret:
+            await self._require_csrf(request, secret, given)
+
+
+def _bearer(given: str) -> str:
+    scheme, _, token = given.strip().partition(" ")
+    if scheme.lower() != "bearer":
+        raise LoginFailed("The Authorization header is not understood", hint="Write: Authorization: Bearer TOKEN")
+    return token.strip()

@@ -1,0 +1,120 @@
+"""Whether all is well, for load balancers and watchdogs; and the metrics.
+
+`/healthz` is red when an occurrence is overdue and nobody decided about it, when the catalog cannot be reached, and
+when this process' engine has failed: not merely when the process is dead. Whoever asks gets the verdict in general
+words; details are for those who have signed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.core.access import Privilege
+from horae.errors import HoraeError
+from horae.web.entering import Entrance
+from horae.web.problems import Refused
+from horae.web.site import Site
+
+_SECONDS = 5.0
+"""The catalog has so long to answer."""
+_FRESH = 1.0
+
+
+class Health(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`status` is ok or red; `details` for those who have signed in."""
+
+    status: str
+    reasons: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Checkup:
+    """The verdicts on one site, looked up again after a second at the earliest."""
+
+    def __init__(self, site: Site, entrance: Entrance) -> None:
+        self._site = site
+        self._entrance = entrance
+        self._kept: Health | None = None
+        self._kept_at = float("-inf")
+        self._looking = asyncio.Lock()
+
+    async def healthz(self, request: Request, named: dict[str, str]) -> Response:
+        found = await self._health()
+        if not await self._is_known(request):
+            found = Health(status=found.status, reasons=found.reasons)
+        return _told(found)
+
+    async def readyz(self, request: Request, named: dict[str, str]) -> Response:
+        """Whether requests may be sent here: the catalog answers, and the engine is not on its way out."""
+        found = await self._health()
+        state = self._site.node().get("state")
+        reasons = [each for each in found.reasons if each == _AWAY]
+        if state in ("stopping", "failed"):
+            reasons.append("the engine of this process is stopping" if state == "stopping" else _FAILED)
+        return _told(Health(status="red" if reasons else "ok", reasons=reasons))
+
+    async def metrics(self, request: Request, named: dict[str, str]) -> Response:
+        visit = await self._entrance.visit(request)
+        # The series are named after jobs, all of them.
+        await visit.desk.service.gate.require(Privilege.VIEW_JOB_HISTORY, action="read the metrics")
+        return Response(await self._site.scrape(), 200, {"content-type": self._site.metrics_type})
+
+    async def _is_known(self, request: Request) -> bool:
+        if "authorization" not in request.headers and "cookie" not in request.headers and not self._site.is_loopback:
+            return False
+        try:
+            await self._entrance.entered(request)
+        except (HoraeError, Refused):
+            return False
+        return True
+
+    async def _health(self) -> Health:
+        async with self._looking:
+            if self._kept is None or monotonic() - self._kept_at >= _FRESH:
+                self._kept = await self._look()
+                self._kept_at = monotonic()
+            return self._kept
+
+    async def _look(self) -> Health:
+        reasons: list[str] = []
+        details: dict[str, Any] = {"node": self._site.node()}
+        if details["node"].get("state") == "failed":
+            reasons.append(_FAILED)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                store = await self._site.store()
+                overdue = await store.overdue(timedelta(seconds=self._site.limits.undecided))
+        except (HoraeError, TimeoutError) as error:
+            reasons.append(_AWAY)
+            details["store"] = error.code if isinstance(error, HoraeError) else "timeout"
+        else:
+            if overdue.undecided:
+                reasons.append("occurrences are overdue, and nobody decided about them")
+            details["overdue"] = {
+                "undecided": overdue.undecided,
+                "oldest_undecided": _stamp(overdue.oldest_undecided),
+                "unstarted": overdue.unstarted,
+                "oldest_unstarted": _stamp(overdue.oldest_unstarted),
+            }
+        return Health(status="red" if reasons else "ok", reasons=reasons, details=details)
+
+
+_AWAY = "the catalog cannot be reached"
+_FAILED = "the engine of this process has failed"
+
+
+def _stamp(at: datetime | None) -> str | None:
+    return at.isoformat().replace("+00:00", "Z") if at is not None else None
+
+
+def _told(found: Health) -> Response:
+    body = msgspec.json.encode(found, enc_hook=str)
+    return Response(body, 200 if found.status == "ok" else 503, {"cache-control": "no-store"}, "application/json")

@@ -1,0 +1,397 @@
+"""What changes, told to those who watch: server-sent events, at most two a second for each viewer.
+
+One hub for all viewers. While anybody watches it listens to the engine's events and to the catalog's `changed`, which
+tells of other processes; every half second it tells each viewer what has changed that they may see. A viewer has room
+for one change that is still to be sent: what comes meanwhile is put together with it, so that nothing grows however
+slow somebody reads, and who does not read at all is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+import horae.events as events
+from horae.core.access import Principal, Privilege, holds
+from horae.desk.asking import Nothing
+from horae.desk.sights import Overview
+from horae.errors import HoraeError
+from horae.version import __version__
+from horae.web.problems import Refused, limited
+from horae.web.site import Site, Visit
+
+RHYTHM = 0.5
+KEEP_ALIVE = 15.0
+UNREAD = 10.0
+"""Seconds that a viewer may leave an event unread."""
+OVERVIEW = 1.0
+OWN_OVERVIEW = 5.0
+"""Seconds between two overviews; and where one has to be made for a viewer alone."""
+MOST_NAMES = 200
+"""Jobs, and runs, that one change names; what goes beyond is `more`."""
+OF_RUNS = (
+    events.RunStarted,
+    events.AttemptStarted,
+    events.AttemptEnded,
+    events.RunParked,
+    events.RunReleased,
+    events.RunEnded,
+    events.RunFenced,
+    events.RunAbandoned,
+    events.RunFreed,
+)
+OF_JOBS = (events.RunPassed, events.HandlerMissing)
+OF_ALL = (
+    events.EngineStarted,
+    events.EngineStopped,
+    events.StoreLost,
+    events.StoreFound,
+    events.DefinitionsRegistered,
+    events.NodeExpelled,
+    events.NodeBuried,
+    events.RunsReaped,
+    events.RunsSwept,
+    events.HistoryDeleted,
+)
+
+_log = logging.getLogger("horae.web")
+
+
+@dataclass(slots=True)
+class Change:
+    """What has changed: runs with the jobs they are of, jobs, and whether there was more."""
+
+    jobs: set[str] = field(default_factory=set)
+    runs: dict[str, str] = field(default_factory=dict)
+    more: bool = False
+
+    def __bool__(self) -> bool:
+        return self.more or bool(self.jobs) or bool(self.runs)
+
+    def add(self, job: str | None, run_id: str | None) -> None:
+        if job is not None:
+            if len(self.jobs) < MOST_NAMES:
+                self.jobs.add(job)
+            elif job not in self.jobs:
+                self.more = True
+        if run_id is not None:
+            if len(self.runs) < MOST_NAMES:
+                self.runs[run_id] = job or ""
+            elif run_id not in self.runs:
+                self.more = True
+        if job is None and run_id is None:
+            self.more = True
+
+    def merge(self, other: Change, visible: Callable[[str], bool] | None = None) -> None:
+        for job in other.jobs:
+            if visible is None or visible(job):
+                self.add(job, None)
+        for run_id, job in other.runs.items():
+            if visible is None or visible(job):
+                self.add(job or None, run_id)
+        self.more = self.more or other.more
+
+    def told(self) -> bytes:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return event("change", {"at": at, "jobs": sorted(self.jobs), "runs": sorted(self.runs), "more": self.more})
+
+
+class Viewer:
+    """One who watches, with what is still to be sent to them."""
+
+    def __init__(self, visit: Visit, *, overview: bool) -> None:
+        self.visit = visit
+        self.wants_overview = overview
+        self.change = Change()
+        self.told: bytes | None = None
+        self.change_told = self.change
+        """What is to be sent in words already, and the change that they tell of."""
+        self.overview: bytes | None = None
+        self.overview_at = float("-inf")
+        self.is_over = False
+        self._woken = asyncio.Event()
+
+    @property
+    def who(self) -> Principal:
+        return self.visit.who
+
+    @property
+    def sees_all(self) -> bool:
+        return holds(self.who, Privilege.VIEW_JOB_HISTORY)
+
+    def add(self, change: Change, visible: Callable[[str], bool] | None) -> None:
+        """Puts a further change together with what is still to be sent."""
+        if self.told is not None:
+            self.change.merge(self.change_told)
+            self.told = None
+        self.change.merge(change, visible)
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def next(self, timeout: float) -> bytes:
+        """What is to be sent; empty after `timeout` seconds without anything."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._woken.wait()
+        self._woken.clear()
+        parts = []
+        if self.told is not None:
+            parts.append(self.told)
+            self.told = None
+        elif self.change:
+            told, self.change = self.change, Change()
+            parts.append(told.told())
+        if self.overview is not None:
+            parts.append(self.overview)
+            self.overview = None
+        return b"".join(parts)
+
+
+class Hub:
+    """Everybody who watches one server."""
+
+    def __init__(self, site: Site, *, rhythm: float = RHYTHM) -> None:
+        self._site = site
+        self._rhythm = rhythm
+        self._viewers: set[Viewer] = set()
+        self._pending = Change()
+        self._task: asyncio.Task[None] | None = None
+        self._overview_at = float("-inf")
+        self._made: asyncio.Task[Overview] | None = None
+        self._made_at = float("-inf")
+        self._is_closed = False
+
+    @property
+    def viewers(self) -> int:
+        return len(self._viewers)
+
+    def join(self, visit: Visit, *, overview: bool) -> Viewer:
+        """Raises RateLimited where there are too many already."""
+        if self._is_closed or len(self._viewers) >= self._site.limits.viewers:
+            raise limited(
+                "Too many viewers are live already", KEEP_ALIVE, hint="Close another page, or look again later."
+            )
+        own = sum(each.who.name == visit.who.name for each in self._viewers)
+        if visit.sign_in != "open" and own >= self._site.limits.own_viewers:
+            raise limited(f"{visit.who.name} has {own} live pages already", KEEP_ALIVE, hint="Close one of them first.")
+        viewer = Viewer(visit, overview=overview)
+        self._viewers.add(viewer)
+        if self._task is None:
+            self._pending = Change()
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="horae live pages")
+        return viewer
+
+    def leave(self, viewer: Viewer) -> None:
+        self._viewers.discard(viewer)
+        if not self._viewers and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def note(self, job: str | None, run_id: str | None) -> None:
+        """Something was done to a job or a run; None and None: to something else."""
+        if self._viewers:
+            self._pending.add(job, run_id)
+
+    async def close(self) -> None:
+        """Ends every stream, for good."""
+        self._is_closed = True
+        task, self._task = self._task, None
+        for viewer in tuple(self._viewers):
+            viewer.is_over = True
+            viewer.wake()
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def overview(self, visit: Visit) -> Overview:
+        """What goes on, for whoever asks: not older than a beat of this hub's rhythm, and made once for all who see
+        everything, however many ask."""
+        if not holds(visit.who, Privilege.VIEW_JOB_HISTORY):
+            return await visit.desk.overview(Nothing())
+        loop = asyncio.get_running_loop()
+        made = self._made
+        if made is None or loop.time() - self._made_at >= self._rhythm:
+            self._made_at = loop.time()
+            made = self._made = loop.create_task(visit.desk.overview(Nothing()), name="horae overview")
+        return await asyncio.shield(made)
+
+    # ---- while anybody watches ---------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        stops = [
+            self._site.events.listen(lambda each: self._pending.add(each.job, each.run_id), *OF_RUNS),
+            self._site.events.listen(lambda each: self._pending.add(each.job, None), *OF_JOBS),
+            self._site.events.listen(lambda each: self._pending.add(None, None), *OF_ALL),
+        ]
+        elsewhere = asyncio.get_running_loop().create_task(self._watch_catalog(), name="horae live catalog")
+        try:
+            while True:
+                await asyncio.sleep(self._rhythm)
+                pending, self._pending = self._pending, Change()
+                try:
+                    await self._tell(pending)
+                except HoraeError as error:
+                    # The catalog is away, say: who watches is told of everything once it is back.
+                    _log.debug("live pages: %s", error)
+                    self._pending.more = True
+                except Exception:  # noqa: BLE001 - pages that stand still are worse than one that was not told
+                    _log.exception("live pages met an error nobody expected, and go on")
+        finally:
+            for stop in stops:
+                stop()
+            elsewhere.cancel()
+            with suppress(asyncio.CancelledError):
+                await elsewhere
+
+    async def _watch_catalog(self) -> None:
+        seen: int | None = None
+        while True:
+            try:
+                store = await self._site.store()
+                now = await store.changed(seen or 0, 0 if seen is None else KEEP_ALIVE)
+                if seen is not None and now != seen:
+                    self._pending.more = True
+                seen = now
+            except HoraeError:
+                await asyncio.sleep(1.0)
+            if seen is not None:
+                await asyncio.sleep(self._rhythm)
+
+    async def _tell(self, pending: Change) -> None:
+        viewers = tuple(self._viewers)
+        limited_ones = [viewer for viewer in viewers if not viewer.sees_all]
+        owners = await self._owners(pending) if pending and limited_ones else {}
+        if pending:
+            told = pending.told()
+            for viewer in viewers:
+                if viewer.sees_all and not viewer.change and viewer.told is None:
+                    # Nothing waits for them yet: what all of them are told is put into words once.
+                    viewer.told, viewer.change_told = told, pending
+                else:
+                    viewer.add(pending, None if viewer.sees_all else _sight(viewer.who, owners))
+                viewer.wake()
+        await self._tell_overview([viewer for viewer in viewers if viewer.wants_overview], has_news=bool(pending))
+
+    async def _owners(self, pending: Change) -> dict[str, str]:
+        store = await self._site.store()
+        names = sorted(pending.jobs | set(pending.runs.values()) - {""})
+        return {job.name: job.owner for job in await store.jobs(names)} if names else {}
+
+    async def _tell_overview(self, viewers: Sequence[Viewer], *, has_news: bool) -> None:
+        """The same overview for all who see everything, made once; for the others one each, and more seldom."""
+        now = asyncio.get_running_loop().time()
+        wait = OVERVIEW if has_news else OWN_OVERVIEW
+        shared = [viewer for viewer in viewers if viewer.sees_all]
+        fresh = any(viewer.overview_at == float("-inf") for viewer in shared)
+        if shared and (fresh or now - self._overview_at >= wait):
+            self._overview_at = now
+            told = event("overview", await self.overview(shared[0].visit))
+            for viewer in shared:
+                viewer.overview, viewer.overview_at = told, now
+                viewer.wake()
+        for viewer in viewers:
+            if not viewer.sees_all and now - viewer.overview_at >= OWN_OVERVIEW:
+                viewer.overview_at = now
+                viewer.overview = event("overview", await viewer.visit.desk.overview(Nothing()))
+                viewer.wake()
+
+
+def _sight(who: Principal, owners: dict[str, str]) -> Callable[[str], bool]:
+    def sees(job: str) -> bool:
+        owner = owners.get(job)
+        return bool(job) and holds(who, Privilege.VIEW_JOB_HISTORY, job, owner=owner)
+
+    return sees
+
+
+def event(name: str, value: Any) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(value) + b"\n\n"
+
+
+class EventResponse(Response):
+    """A stream of events to one viewer, until they leave, stop reading, may no longer look, or the server ends."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        visit: Visit,
+        *,
+        overview: bool,
+        still: Callable[[], Awaitable[Visit]],
+        keep_alive: float = KEEP_ALIVE,
+    ) -> None:
+        """`still` is asked again and again who the viewer is; it raises when they are nobody any more."""
+        super().__init__(None, 200, {"cache-control": "no-store", "x-accel-buffering": "no"}, "text/event-stream")
+        del self.headers["content-length"]
+        self._hub = hub
+        self._still = still
+        self._keep_alive = keep_alive
+        self._visit = visit
+        self._overview = overview
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        viewer = self._hub.join(self._visit, overview=self._overview)
+        streaming = asyncio.get_running_loop().create_task(self._stream(viewer, scope, send))
+        leaving = asyncio.get_running_loop().create_task(_left(receive))
+        try:
+            await asyncio.wait({streaming, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._hub.leave(viewer)
+            for task in (streaming, leaving):
+                task.cancel()
+            results = await asyncio.gather(streaming, leaving, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _stream(self, viewer: Viewer, scope: Scope, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        hello = b"retry: 2000\n" + event("hello", {"version": __version__})
+        more = scope["method"] != "HEAD"
+        await self._send(send, hello, more=more)
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        while more:
+            told = await viewer.next(self._keep_alive)
+            if loop.time() - asked >= self._keep_alive:
+                asked = loop.time()
+                if not await self._may_stay(viewer):
+                    break
+            if viewer.is_over or not await self._send(send, told or b":\n\n", more=True):
+                break
+        if more:
+            await self._send(send, b"", more=False)
+
+    async def _may_stay(self, viewer: Viewer) -> bool:
+        try:
+            viewer.visit = await self._still()
+        except (HoraeError, Refused) as error:
+            _log.info("a viewer may not look any more: %s", error)
+            return False
+        return True
+
+    async def _send(self, send: Send, body: bytes, *, more: bool) -> bool:
+        """False where the viewer does not read."""
+        try:
+            async with asyncio.timeout(UNREAD):
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+        except TimeoutError:
+            _log.info("a viewer who did not read for %g s was dropped", UNREAD)
+            return False
+        return True
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

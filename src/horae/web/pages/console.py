@@ -1,0 +1,74 @@
+"""The SQL console: statements are typed and carried out, in the name of whoever is signed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.control.tables import TABLES, readable
+from horae.core.access import Privilege, holds
+from horae.errors import HoraeError
+from horae.web.rendering import render
+from horae.web.site import Visit
+
+_FAILURES = """\
+SELECT j.job_name, r.state, r.scheduled_time, r.result_message
+FROM sys.job_runs r JOIN sys.jobs j ON j.job_uuid = r.job_uuid
+WHERE r.state IN ('FAILED', 'FAILED_STALE')
+ORDER BY r.run_no DESC LIMIT 20;"""
+_ENDINGS = """\
+SELECT j.job_name, r.state, count(*) AS runs
+FROM sys.job_runs r JOIN sys.jobs j ON j.job_uuid = r.job_uuid
+GROUP BY j.job_name, r.state ORDER BY j.job_name, runs DESC;"""
+_CREATE = """\
+CREATE JOB tidy
+  SCHEDULE = CRON '0 3 * * *'
+  TIMEZONE = 'Europe/Brussels'
+  AS 'DELETE FROM visits WHERE at < 0';"""
+EXAMPLES = (
+    ("What is there", "SHOW JOBS;"),
+    ("The latest failures", _FAILURES),
+    ("How runs ended", _ENDINGS),
+    ("Why it starts then", "EXPLAIN JOB tidy;"),
+    ("A job of one statement", _CREATE),
+    ("Another schedule", "ALTER JOB tidy SET SCHEDULE = EVERY 2 HOURS;"),
+    ("Let slots pass", "ALTER JOB tidy PAUSE UNTIL '2027-01-01 00:00:00' 'holidays';"),
+    ("Run it now", "EXECUTE JOB tidy;"),
+    ("Let somebody look", "GRANT VIEW JOB HISTORY TO kate;"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    columns: tuple[str, ...]
+
+
+async def tables(visit: Visit) -> tuple[Table, ...]:
+    """The catalog's tables that may be read. Nothing is asked that would be refused: a refusal is written down."""
+    if not holds(visit.who, Privilege.VIEW_JOB_HISTORY):
+        return ()
+    for statement in TABLES.values():
+        try:
+            rows = await visit.desk.service.select(statement)
+        except HoraeError:
+            # The other database's way of telling.
+            continue
+        return tuple(Table(f"sys.{name}", columns) for name, columns in readable(rows).items())
+    return ()
+
+
+async def page(visit: Visit, request: Request) -> Response:
+    return render(
+        "console.html",
+        visit,
+        request,
+        tables=await tables(visit),
+        examples=EXAMPLES,
+        text=request.query_params.get("text", "")[:20_000],
+    )
+
+
+PAGES = (("/sql", "console", page),)

@@ -1,0 +1,99 @@
+"""Jobs: found, sorted, paged through; their latest outcomes, and what can be done to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.core.access import Privilege, holds
+from horae.core.lifecycle import JobState
+from horae.desk.asking import ListJobs
+from horae.desk.shapes import Job
+from horae.errors import InvalidInput
+from horae.web.forms import question
+from horae.web.pictures.strip import LONGEST, Strip, strip
+from horae.web.rendering import address, render
+from horae.web.site import Visit
+from horae.web.wording import label
+
+PAGE_SIZE = 25
+SIZES = (25, 50, 100)
+STATES = (("", "Any state"), *((str(state), label(state)) for state in JobState))
+COLUMNS = (
+    ("name", "Job"),
+    ("", "Schedule"),
+    ("next_run_time", "Next start"),
+    ("last_run", "Latest runs"),
+    ("state", "State"),
+    ("owner", "Owner"),
+)
+"""What a column is sorted by, and its title. Empty: it cannot be."""
+_FILTERS = ("search", "state", "tag", "owner")
+_RIGHTS = (("alter", Privilege.ALTER_JOB), ("drop", Privilege.DROP_JOB), ("execute", Privilege.EXECUTE_JOB))
+_NEWEST_FIRST = frozenset({"last_run", "updated_at"})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`url` None: not sortable. `sorted`: ascending, descending or empty."""
+
+    title: str
+    url: str | None
+    sorted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`may`: what whoever looks may do with it, of alter, drop, execute."""
+
+    job: Job
+    strip: Strip | None
+    may: tuple[str, ...]
+
+
+async def page(visit: Visit, request: Request) -> Response:
+    given = {name: text for name, text in request.query_params.items() if text.strip()}
+    filters = {name: given.get(name, "").strip() for name in _FILTERS}
+    values: dict[str, Any] = {"filters": filters, "states": STATES, "is_filtered": any(filters.values()), "fault": None}
+    try:
+        asked = question(ListJobs, {"limit": str(PAGE_SIZE), **given}, outcomes=LONGEST)
+        found = await visit.desk.list_jobs(asked)
+    except InvalidInput as error:
+        values |= {"rows": [], "columns": [], "total": 0, "newer": None, "older": None, "note": "", "fault": error}
+        values |= {"sizes": (), "self_url": "/jobs", "asked": ListJobs(), "may_some": False}
+        return render("jobs.html", visit, request, status=400, **values)
+    here = {**filters, "sort": asked.sort, "descending": asked.descending, "limit": asked.limit}
+    first, last = asked.offset + 1, asked.offset + len(found.jobs)
+    rows = [Row(job, strip(job.outcomes or []), may_do(visit, job)) for job in found.jobs]
+    values |= {
+        "asked": asked,
+        "rows": rows,
+        "may_some": any(row.may for row in rows),
+        "columns": [_column(name, title, asked, here) for name, title in COLUMNS],
+        "total": found.total,
+        "newer": address("/jobs", **here, offset=max(asked.offset - asked.limit, 0) or None) if asked.offset else None,
+        "older": address("/jobs", **here, offset=found.next_offset) if found.next_offset is not None else None,
+        "note": f"{first:,} to {last:,} of {found.total:,}" if found.jobs else "",
+        "sizes": [(size, address("/jobs", **{**here, "limit": size})) for size in SIZES],
+        "self_url": address("/jobs", **here, offset=asked.offset or None),
+    }
+    return render("jobs.html", visit, request, **values)
+
+
+def may_do(visit: Visit, job: Job) -> tuple[str, ...]:
+    return tuple(word for word, right in _RIGHTS if holds(visit.who, right, job.name, owner=job.owner))
+
+
+def _column(name: str, title: str, asked: ListJobs, here: dict[str, Any]) -> Column:
+    if not name:
+        return Column(title, None, "")
+    is_sorted = asked.sort == name
+    descending = not asked.descending if is_sorted else name in _NEWEST_FIRST
+    url = address("/jobs", **{**here, "sort": name, "descending": descending})
+    return Column(title, url, ("descending" if asked.descending else "ascending") if is_sorted else "")
+
+
+PAGES = (("/jobs", "jobs", page),)

@@ -1,0 +1,169 @@
+"""One run: when its tasks and attempts went, what they printed, returned and raised, and what can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.desk.asking import OfAttempt, ThatRun
+from horae.desk.shapes import Output, Report, Task, WholeRun
+from horae.errors import NotFound
+from horae.web.pages.runs import origin_text
+from horae.web.pictures.gantt import chart
+from horae.web.pictures.letters import pretty, readable
+from horae.web.pictures.moments import moment, seconds_between
+from horae.web.rendering import render
+from horae.web.site import Visit
+from horae.web.wording import tone
+
+OUTPUT_SHOWN = 16_000
+"""Letters of output that come with the page itself; the rest is fetched when it is wanted."""
+_ERROR_SHOWN = 12_000
+_EVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """An attempt as a line of the table below the picture."""
+
+    attempt_id: str
+    task: str
+    number: int
+    state: str
+    started_at: str | None
+    ended_at: str | None
+    seconds: float | None
+    error: str
+    is_last: bool
+
+    @property
+    def title(self) -> str:
+        return f"{self.task}, attempt {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A task that has something to tell besides its attempts."""
+
+    task: str
+    state: str
+    result: str | None
+    reason: str
+    cancelled_by: str | None
+
+
+def tries(report: Report, now: str) -> tuple[Try, ...]:
+    """Every attempt, in the order of the tasks; one that has not ended counts up to `now`."""
+    return tuple(
+        Try(
+            each.attempt_id,
+            task.name,
+            each.number,
+            each.state,
+            each.started_at,
+            each.ended_at,
+            seconds_between(each.started_at, each.ended_at or (now if each.state == "RUNNING" else None)),
+            readable(each.error, _ERROR_SHOWN) if each.error else "",
+            is_last=each is task.attempts[-1],
+        )
+        for task in report.tasks
+        for each in task.attempts
+    )
+
+
+def chosen_try(all_tries: Sequence[Try], wanted: str | None) -> Try | None:
+    """Whose output is shown: what was asked for; else what runs, else what went wrong last, else what ended last."""
+    for each in all_tries:
+        if each.attempt_id == wanted:
+            return each
+    for states in (("RUNNING",), ("FAILED", "TIMEOUT", "LOST")):
+        found = [each for each in all_tries if each.state in states]
+        if found:
+            return max(found, key=lambda each: moment(each.started_at) or _EVER)
+    return max(all_tries, key=lambda each: moment(each.ended_at) or _EVER, default=None)
+
+
+def outcomes(tasks: Sequence[Task]) -> tuple[Outcome, ...]:
+    return tuple(
+        Outcome(
+            task.name,
+            task.state,
+            None if task.result is None else pretty(task.result),
+            readable(task.reason or "", 2_000),
+            task.cancelled_by,
+        )
+        for task in tasks
+        if task.result is not None or task.reason or task.cancelled_by
+    )
+
+
+def tail(output: Output | None) -> tuple[str, bool]:
+    """The end of what was printed, and whether something before it was left out."""
+    if output is None:
+        return "", False
+    text = readable(output.text, len(output.text) * 8 + 1)
+    if len(text) <= OUTPUT_SHOWN:
+        return text, False
+    cut = text[-OUTPUT_SHOWN:]
+    return cut[cut.find("\n") + 1 :], True
+
+
+async def page(visit: Visit, request: Request) -> Response:
+    whole: WholeRun = await visit.desk.get_run(ThatRun(run_id=request.path_params["run_id"]))
+    now = await visit.desk.service.now()
+    all_tries = tries(whole.report, now.isoformat())
+    shown = chosen_try(all_tries, request.query_params.get("attempt"))
+    output = await _output(visit, shown)
+    text, is_cut = tail(output)
+    run = whole.run
+    return render(
+        "run.html",
+        visit,
+        request,
+        run=run,
+        report=whole.report,
+        is_active=whole.is_active,
+        may=whole.may,
+        node=whole.node,
+        origin=origin_text(run.origin, is_recovery=run.is_recovery),
+        lag=whole.report.lag_seconds,
+        duration=run.duration_seconds,
+        reason=readable(run.reason or "", 4_000),
+        error=readable(run.error or "", _ERROR_SHOWN) if tone(run.state) in ("bad", "warn") else "",
+        waiting_for=readable(run.waiting_for or "", 500),
+        chart=chart(whole.report, run.state, now),
+        tries=all_tries,
+        shown=shown,
+        output=text,
+        output_next=output.next if output is not None else 0,
+        output_cut=is_cut,
+        outcomes=outcomes(whole.report.tasks),
+        report_text=readable(whole.report.text),
+        payload=None if whole.payload is None else pretty(whole.payload),
+        covers=covers(whole),
+    )
+
+
+def covers(whole: WholeRun) -> tuple[str | None, str | None] | None:
+    """The stretch that a compressed run stands for, where it stands for more than its own slot."""
+    since, until = moment(whole.run.covers_from), moment(whole.run.covers_to)
+    if since is None or until is None or since == until:
+        return None
+    return whole.run.covers_from, whole.run.covers_to
+
+
+async def _output(visit: Visit, shown: Try | None) -> Output | None:
+    if shown is None:
+        return None
+    try:
+        return await visit.desk.attempt_output(OfAttempt(attempt_id=shown.attempt_id))
+    except NotFound:
+        # Output may be swept before its run is.
+        return None
+
+
+PAGES = (("/runs/{run_id}", "run", page),)

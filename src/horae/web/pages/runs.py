@@ -1,0 +1,104 @@
+"""Runs: all of them, the newest first, by job, state, origin and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horae.core.lifecycle import RunState
+from horae.desk.asking import ListRuns
+from horae.desk.shapes import Run
+from horae.errors import InvalidInput
+from horae.web.forms import form_time, question
+from horae.web.pictures.letters import readable
+from horae.web.pictures.moments import seconds_between
+from horae.web.rendering import address, render
+from horae.web.site import Visit
+from horae.web.wording import label, tone
+
+PAGE_SIZE = 50
+_FAILURES = f"{RunState.FAILED},{RunState.FAILED_STALE},{RunState.COMPLETED_WITH_ERRORS}"
+STATES = (
+    ("", "Any state"),
+    ("active", "Not ended"),
+    (_FAILURES, "Gone wrong"),
+    *((str(state), label(state)) for state in RunState),
+)
+ORIGINS = (
+    ("", "Any origin"),
+    ("SCHEDULE", "Schedule"),
+    ("TRIGGER", "Trigger"),
+    ("REPLAY", "Replay"),
+    ("BACKFILL", "Backfill"),
+)
+_ORIGIN_WORDS = {value: text.lower() for value, text in ORIGINS if value}
+_FILTERS = ("job", "state", "origin", "since", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run as a line of the list. `lag` is how long after its chosen time it began."""
+
+    run: Run
+    origin: str
+    lag: float | None
+    remark: str
+    """The one thing worth knowing about how it went, or what it waits for: of a run that went well in the end, not
+    what went wrong before."""
+
+
+def row_of(run: Run) -> Row:
+    lag = seconds_between(run.chosen_time, run.started_at)
+    return Row(run, origin_text(run.origin, is_recovery=run.is_recovery), lag, remark_of(run))
+
+
+def origin_text(origin: str, *, is_recovery: bool = False) -> str:
+    return _ORIGIN_WORDS.get(origin, origin.lower()) + (", recovery" if is_recovery else "")
+
+
+def remark_of(run: Run) -> str:
+    if run.error and tone(run.state) in ("bad", "warn"):
+        return first_line(run.error)
+    if run.waiting_for:
+        return f"waits for {readable(run.waiting_for, 200)}"
+    return first_line(run.reason or "")
+
+
+def first_line(text: str, longest: int = 160) -> str:
+    line = readable(text, 4_000).strip().partition("\n")[0]
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def field_time(text: str) -> str:
+    """A time as a browser's field takes it, in UTC; nothing where it is none."""
+    try:
+        return form_time(text, "time").astimezone(UTC).strftime("%Y-%m-%dT%H:%M") if text else ""
+    except InvalidInput:
+        return ""
+
+
+async def page(visit: Visit, request: Request) -> Response:
+    given = request.query_params
+    filters = {name: given.get(name, "").strip() for name in _FILTERS}
+    values: dict[str, Any] = {"filters": filters, "states": STATES, "origins": ORIGINS, "fault": None}
+    values["whens"] = {name: field_time(filters[name]) for name in ("since", "until")}
+    try:
+        asked = question(ListRuns, given, limit=PAGE_SIZE)
+        found = await visit.desk.list_runs(asked)
+    except InvalidInput as error:
+        values |= {"rows": (), "older": None, "newest": None, "is_first": True, "fault": error}
+        return render("runs.html", visit, request, status=400, **values)
+    values |= {
+        "rows": [row_of(run) for run in found.runs],
+        "older": address("/runs", **filters, before=found.next_before) if found.next_before else None,
+        "newest": address("/runs", **filters) if asked.before else None,
+        "is_first": asked.before is None,
+    }
+    return render("runs.html", visit, request, **values)
+
+
+PAGES = (("/runs", "runs", page),)

@@ -1,0 +1,107 @@
+"""How long one connection may keep the server waiting: for the head of a request, and for somebody to read an answer.
+
+uvicorn waits for both without end. How long a body may take is `door`'s to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import h11
+import msgspec
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from horae.errors import InvalidInput
+from horae.web.problems import MEDIA_TYPE, Refused, problem
+
+HEAD_SECONDS = 10.0
+"""From a connection's beginning, or a request's first byte, to the end of the request's head."""
+UNREAD_SECONDS = 30.0
+"""So long an answer may lie unread before its connection is cut."""
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, with an end to its patience."""
+
+    head_seconds = HEAD_SECONDS
+    unread_seconds = UNREAD_SECONDS
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._head: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing() and self.conn.trailing_data[0]:
+            # The beginning of the next request was there before this one's answer.
+            self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop(head=True, unread=True)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.unread_seconds, self._cut)
+
+    def resume_writing(self) -> None:
+        self._stop(unread=True)
+        super().resume_writing()
+
+    def _watch_head(self) -> None:
+        is_waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
+        if not is_waiting:
+            self._stop(head=True)
+        elif self._head is None:
+            self._head = self.loop.call_later(self.head_seconds, self._give_up)
+
+    def _stop(self, *, head: bool = False, unread: bool = False) -> None:
+        if head and self._head is not None:
+            self._head.cancel()
+            self._head = None
+        if unread and self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _give_up(self) -> None:
+        self._head = None
+        if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
+            return
+        self.logger.info("A request did not arrive in time.")
+        self._refuse(408, "The request did not arrive in time")
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP at all. Whoever sent it gets a problem like everybody else."""
+        self._refuse(400, "This is no HTTP request, or its head is too large")
+
+    def _refuse(self, status: int, words: str) -> None:
+        refused = Refused(InvalidInput(words), status)
+        body = msgspec.json.encode(problem(refused, instance="", request_id=""))
+        headers = [(b"content-type", MEDIA_TYPE.encode()), (b"connection", b"close"), (b"cache-control", b"no-store")]
+        parts = (
+            h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status]),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        )
+        # Where the connection is in no state to be told anything it is only closed.
+        with suppress(h11.LocalProtocolError):
+            for part in parts:
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
+
+    def _cut(self) -> None:
+        self._unread = None
+        self.logger.info("An answer was not read in time.")
+        self.transport.abort()

@@ -1,0 +1,15 @@
+"""Times of answers, read back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def moment(text: str | None) -> datetime | None:
+    """The time that an answer tells, in UTC; None where it tells none."""
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
+
+
+def seconds_between(begin: str | None, end: str | None) -> float | None:
+    since, until = moment(begin), moment(end)
+    return None if since is None or until is None else (until - since).total_seconds()

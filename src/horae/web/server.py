@@ -1,0 +1,177 @@
+"""The application: routes of the API and of the pages, and what surrounds every request.
+
+Door          a number, the log, headers, Host, other sites, limits, problems      door.py, origin.py, problems.py
+Entrance      who it is: token, session, or open                                   entering.py
+Table         by path and method                                                   routing.py
+  operations    the desk's questions under /api/v1                                 answering.py, reading.py
+  events        what changes, as it does                                           live.py
+  pages         the dashboard                                                      pages/
+  the rest      static files, health, metrics, the OpenAPI document                statics.py, health.py, openapi.py
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from horae.core.jobtable import JOB_FILE_SCHEMA
+from horae.desk.operations import OPERATIONS, PREFIX
+from horae.errors import LoginFailed
+from horae.web import openapi
+from horae.web.answering import api_path, operation_endpoint
+from horae.web.door import Door
+from horae.web.entering import Entrance, keep_session
+from horae.web.health import Checkup
+from horae.web.live import EventResponse, Hub
+from horae.web.pages import ALL_PAGES, Page, login
+from horae.web.problems import Problem, invalid
+from horae.web.reading import body_of, decoded_body, query
+from horae.web.rendering import render
+from horae.web.routing import Endpoint, Table
+from horae.web.site import Site, Visit
+from horae.web.statics import Statics
+
+_COMPRESSED = 1024
+
+
+def application(site: Site) -> Starlette:
+    """The web application of one site. `app.state.hub` has the live viewers: whoever stops the server closes it."""
+    entrance = Entrance(site)
+    hub = Hub(site)
+    table = Table()
+    for operation in OPERATIONS:
+        table.add(api_path(operation), operation.name, operation_endpoint(operation, entrance, hub), operation.method)
+    _add_service(table, site, entrance, hub)
+    _add_pages(table, site, entrance)
+    app = Starlette(
+        routes=[table],
+        middleware=[
+            Middleware(Door, site=site, told=_problem_page),
+            Middleware(GZipMiddleware, minimum_size=_COMPRESSED, compresslevel=5),
+        ],
+    )
+    app.state.hub = hub
+    app.state.table = table
+    return app
+
+
+# ---- the API besides operations --------------------------------------------------------------------------------------
+
+
+class _Watching(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    overview: bool = False
+
+
+def _add_service(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None:
+    checkup = Checkup(site, entrance)
+
+    async def events(request: Request, named: dict[str, str]) -> Response:
+        try:
+            asked = msgspec.convert(query(request.scope["query_string"]), _Watching, strict=False)
+        except msgspec.ValidationError as error:
+            raise invalid(error) from None
+        visit = await entrance.visit(request)
+
+        async def still() -> Visit:
+            entered = await entrance.entered(request)
+            if entered.who.name != visit.who.name:
+                raise LoginFailed("Somebody else has signed in", hint="Load the page again.")
+            desk = site.desk(await site.store(), entered.who, entered.sign_in)
+            return Visit(entered.who, entered.sign_in, desk, site)
+
+        return EventResponse(hub, visit, overview=asked.overview, still=still)
+
+    table.add("/healthz", "healthz", checkup.healthz)
+    table.add("/readyz", "readyz", checkup.readyz)
+    table.add("/metrics", "metrics", checkup.metrics)
+    table.add(f"{PREFIX}/events", "events", events)
+    table.add(f"{PREFIX}/openapi.json", "openapi", _fixed(openapi.document(), "application/json"))
+    table.add(f"{PREFIX}/jobs.schema.json", "job_schema", _fixed(JOB_FILE_SCHEMA, "application/schema+json"))
+    table.add("/static/{file}", "static", Statics().endpoint)
+
+
+def _fixed(value: object, media_type: str) -> Endpoint:
+    body = msgspec.json.encode(value)
+
+    async def endpoint(request: Request, named: dict[str, str]) -> Response:
+        return Response(body, 200, {"cache-control": "no-cache"}, media_type)
+
+    return endpoint
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+def _add_pages(table: Table, site: Site, entrance: Entrance) -> None:
+    for path, name, page in ALL_PAGES:
+        table.add(path, name, _login_page(page, entrance) if name == "login" else _page(page, entrance))
+
+    async def sign_in(request: Request, named: dict[str, str]) -> Response:
+        """By a form, which gets a page, or by JSON, which gets the session's end."""
+        if _is_form(request):
+            given = login.form_fields(await request.body())
+            entrance.count_login(request.scope["state"]["address"], given.get("name", ""))
+            return await login.sign_in(site, request)
+        signed = await entrance.sign_in(request, decoded_body(await body_of(request)))
+        answer = {"name": signed.who.name, "expires": signed.expires, "csrf": site.porter.csrf(signed.secret)}
+        response = Response(msgspec.json.encode(answer), 200, None, "application/json")
+        keep_session(response, signed, site)
+        return response
+
+    async def sign_out(request: Request, named: dict[str, str]) -> Response:
+        given = request.headers.get("x-csrf-token")
+        if given is None and _is_form(request):
+            given = login.form_fields(await request.body()).get("csrf")
+        await entrance.require_sign_out(request, given)
+        return await login.sign_out(site, request)
+
+    table.add("/login", "login", sign_in, "POST")
+    table.add("/logout", "logout", sign_out, "POST")
+
+
+def _is_form(request: Request) -> bool:
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media == "application/x-www-form-urlencoded"
+
+
+def _page(page: Page, entrance: Entrance) -> Endpoint:
+    async def endpoint(request: Request, named: dict[str, str]) -> Response:
+        try:
+            visit = await entrance.visit(request, is_page=True)
+        except LoginFailed:
+            if "x-fragment" in request.headers or "authorization" in request.headers:
+                raise
+            return _to_login(request)
+        return await page(visit, request)
+
+    return endpoint
+
+
+def _to_login(request: Request) -> Response:
+    raw = request.scope["raw_path"].decode("ascii", "replace")
+    asked = request.scope["query_string"].decode("ascii", "replace")
+    target = f"{raw}?{asked}" if asked else raw
+    return RedirectResponse("/login" if target == "/" else f"/login?next={quote(target, safe='')}", 303)
+
+
+def _login_page(page: Page, entrance: Entrance) -> Endpoint:
+    async def endpoint(request: Request, named: dict[str, str]) -> Response:
+        try:
+            visit: Visit | None = await entrance.visit(request, is_page=True)
+        except LoginFailed:
+            visit = None
+        return await page(visit, request)  # type: ignore[arg-type]  # the page that is for those who are not in yet
+
+    return endpoint
+
+
+async def _problem_page(request: Request, told: Problem, headers: dict[str, str]) -> Response | None:
+    """A problem for people. What they were on the way to is not known to be theirs, so nothing of it is shown."""
+    visit = request.scope["state"].get("visit")
+    return render("problem.html", visit, request, status=told.status, headers=headers, problem=told)

@@ -1,0 +1,245 @@
+"""A real Chromium, driven from a thread of its own, and the guard that listens to everything its pages say and ask.
+
+The synchronous Playwright keeps an event loop running in the thread that it lives in, where nothing else could run one
+then: so it lives in `Driver`'s thread, and so do the bodies of these tests. Fixtures reach it by `Driver.do`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwright, expect, sync_playwright
+from tools.pictured import ARGUMENTS, browser_path
+
+Answer = TypeVar("Answer")
+PATIENCE = 20_000
+"""Milliseconds that anything may take on a machine that has other things to do."""
+NOWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+WIDE = (1440, 900)
+NARROW = (360, 740)
+ZONE = "Europe/Brussels"
+_LOUD = ("error", "warning", "assert")
+_REFUSED = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
+
+
+class Driver:
+    """Chromium and the thread that it is driven from. Apart from `do` and `close`, only for that thread."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "browser")
+        self._playwright: Playwright = self.do(lambda: sync_playwright().start())
+        expect.set_options(timeout=PATIENCE)
+        path = browser_path()
+        assert path is not None
+        self._browser: Browser = self.do(
+            lambda: self._playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, NOWHERE])
+        )
+        self._idle: dict[str, list[Page]] = {}
+
+    def do(self, work: Callable[[], Answer]) -> Answer:
+        return self._thread.submit(work).result()
+
+    def page(self, address: str) -> Page:
+        """A page of a browser that remembers nothing, before a server. A new one costs more than most tests do, so
+        that those which were given back come first."""
+        idle = self._idle.setdefault(address, [])
+        return idle.pop() if idle else self.new_page(address)
+
+    def new_page(self, address: str, **given: Any) -> Page:
+        context = self._browser.new_context(base_url=address, timezone_id=ZONE, locale="en-GB", **given)
+        context.set_default_timeout(PATIENCE)
+        return context.new_page()
+
+    def give_back(self, address: str, page: Page) -> None:
+        """Has its browser forget everything."""
+        context = page.context
+        for other in context.pages:
+            if other != page:
+                other.close()
+        if page.url.startswith(address):
+            page.evaluate("localStorage.clear()")
+        page.goto("about:blank")
+        context.clear_cookies()
+        context.clear_permissions()
+        self._idle[address].append(page)
+
+    def close(self) -> None:
+        self.do(self._browser.close)
+        self.do(self._playwright.stop)
+        self._thread.shutdown()
+
+
+class Guard:
+    """What pages said and asked that they should not have; `check` fails a test over it."""
+
+    def __init__(self, address: str) -> None:
+        self.faults: list[str] = []
+        self._host = urlsplit(address).netloc
+        self._allowed: set[int] = set()
+        self._met: set[int] = set()
+        self._heard: list[tuple[Any, str, Callable[[Any], None]]] = []
+
+    def watch(self, page: Page) -> None:
+        """Listens to a page, and to every other that its browser opens."""
+        self._hear(page.context, "page", self._attach)
+        self._attach(page)
+
+    def _hear(self, what: Any, event: str, listener: Callable[[Any], None]) -> None:
+        what.on(event, listener)
+        self._heard.append((what, event, listener))
+
+    def _attach(self, page: Page) -> None:
+        self._hear(page, "console", lambda said: self._said(page, said.type, said.text))
+        self._hear(page, "pageerror", lambda error: self.note(page, f"raised {error}"))
+        self._hear(page, "request", lambda request: self._asked(page, request.url))
+        self._hear(page, "requestfailed", lambda request: self._failed(page, request.url, request.failure or ""))
+        self._hear(page, "response", lambda response: self._answered(page, response.status, response.url))
+        self._hear(page, "dialog", lambda dialog: self._startled(page, dialog))
+
+    def leave(self) -> None:
+        for what, event, listener in self._heard:
+            what.remove_listener(event, listener)
+        self._heard.clear()
+
+    def note(self, page: Page, fault: str) -> None:
+        self.faults.append(f"{page.url}: {fault}")
+
+    def _said(self, page: Page, kind: str, text: str) -> None:
+        if kind not in _LOUD:
+            return
+        refused = _REFUSED.match(text)
+        if refused and int(refused[1]) in self._allowed:
+            return
+        self.note(page, f"said {kind}: {text}")
+
+    def _asked(self, page: Page, url: str) -> None:
+        place = urlsplit(url)
+        if place.scheme not in ("data", "blob") and place.netloc != self._host:
+            self.note(page, f"asked {url}")
+
+    def _failed(self, page: Page, url: str, reason: str) -> None:
+        # A request is given up when its page is left, and when somebody types on; no server has to do with it.
+        if reason != "net::ERR_ABORTED":
+            self.note(page, f"{url} failed: {reason}")
+
+    def _answered(self, page: Page, status: int, url: str) -> None:
+        if status in self._allowed:
+            self._met.add(status)
+        elif status >= 400:
+            self.note(page, f"{url} was answered {status}")
+
+    def _startled(self, page: Page, dialog: Any) -> None:
+        self.note(page, f"opened a dialog of the browser: {dialog.message}")
+        dialog.dismiss()
+
+    def bear(self, *statuses: int) -> None:
+        """Answers of these statuses may come from now on, and need not."""
+        self._allowed |= set(statuses)
+
+    @contextmanager
+    def expecting(self, *statuses: int) -> Iterator[None]:
+        """Answers of these statuses are what the block provokes; each must come."""
+        self._allowed |= set(statuses)
+        self._met.clear()
+        yield
+        # The console tells of them a moment after the answer: they stay allowed.
+        missing = set(statuses) - self._met
+        assert not missing, f"nothing was answered {missing}"
+
+    def check(self, context: BrowserContext) -> None:
+        """Fails if anything was noted on any page of a browser."""
+        for page in context.pages:
+            # What was said before this is answered has been heard by then.
+            page.evaluate("0")
+        assert not self.faults, "\n".join(self.faults)
+
+
+class Visitor:
+    """Somebody before a server: a page, the browser that it is of, and the guard of all its pages."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        address: str,
+        *,
+        permissions: Sequence[str] = (),
+        color_scheme: Literal["light", "dark"] = "light",
+        scripts: bool = True,
+    ) -> None:
+        self.address = address
+        self._driver = driver
+        self._scripts = scripts
+        self.page = driver.page(address) if scripts else driver.new_page(address, java_script_enabled=False)
+        self.context = self.page.context
+        if permissions:
+            self.context.grant_permissions(permissions)
+        self.page.emulate_media(color_scheme=color_scheme, reduced_motion="reduce")
+        self.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+        self.guard = Guard(address)
+        self.guard.watch(self.page)
+
+    def open(self, path: str) -> Page:
+        self.page.goto(path)
+        return self.page
+
+    def live(self, path: str) -> Page:
+        """Opens a page, and waits until it hears of changes."""
+        self.open(path)
+        is_live(self.page)
+        return self.page
+
+    def another(self, path: str) -> Page:
+        page = self.context.new_page()
+        page.goto(path)
+        is_live(page)
+        return page
+
+    def sign_in(self, name: str, password: str, path: str = "/") -> Page:
+        self.page.goto(f"/login?next={path}")
+        self.page.get_by_label("Name").fill(name)
+        self.page.get_by_label("Password").fill(password)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.wait_for_url(f"{self.address}{path}")
+        return self.page
+
+    def close(self) -> None:
+        self.guard.leave()
+        if self._scripts and not self.page.is_closed():
+            self._driver.give_back(self.address, self.page)
+        else:
+            self.context.close()
+
+
+def is_live(page: Page) -> None:
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+
+
+def toast(page: Page, text: str | re.Pattern[str]) -> Locator:
+    """Waits for a message with that text."""
+    found = page.locator("#toasts .toast").filter(has_text=text).last
+    expect(found).to_be_visible()
+    return found
+
+
+def mark(page: Page) -> None:
+    """Makes it known later whether this page was loaded again."""
+    page.evaluate("window.isMarked = true")
+
+
+def is_marked(page: Page) -> bool:
+    return bool(page.evaluate("window.isMarked === true"))
+
+
+def menu(page: Page, selector: str) -> Locator:
+    """Opens a menu that is folded up."""
+    folded = page.locator(selector)
+    folded.locator("summary").click()
+    return folded
+
+
+Visit = Callable[..., Visitor]

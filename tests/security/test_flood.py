@@ -1,0 +1,46 @@
+"""Floods of refusals: a few audit rows, which say how many there were."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.security.vaults import MemoryVault
+
+from horae.errors import AccessDenied
+from horae.security.access import Gate
+from horae.security.flood import Flood
+
+
+def test_so_many_pass_at_once_and_then_one_now_and_then_which_counts_the_others() -> None:
+    now = 100.0
+    flood = Flood(3, 10.0, clock=lambda: now)
+    assert [flood.admits() for _ in range(5)] == [{}, {}, {}, None, None]
+    now += 9.0
+    assert flood.admits() is None
+    now += 1.0
+    assert [flood.admits(), flood.admits()] == [{"and_before": 3}, None]
+    now += 3600.0
+    assert [flood.admits() for _ in range(4)] == [{"and_before": 1}, {}, {}, None]
+
+
+def test_one_users_refusals_leave_a_few_rows_and_anothers_still_leave_theirs() -> None:
+    vault, other = MemoryVault(), MemoryVault()
+    for name in ("ann", "bob"):
+        vault.add_user(name)
+    other.add_user("ann")
+
+    async def refused(of: MemoryVault, name: str) -> None:
+        # Another gate each time, as requests have: what was refused before is not its own to remember.
+        with pytest.raises(AccessDenied):
+            await Gate(of.kept, of.people[name]).require_admin("list users")
+
+    async def flood() -> None:
+        for _ in range(200):
+            await refused(vault, "ann")
+        await refused(vault, "bob")
+        await refused(other, "ann")
+
+    asyncio.run(flood())
+    assert [row.actor for row in vault.rows] == ["ann"] * 60 + ["bob"]
+    assert len(other.rows) == 1

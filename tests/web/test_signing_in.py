@@ -1,0 +1,211 @@
+"""Who may come in: tokens and sessions that open, and all those that must not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.web.serving import PASSWORD, Served, serving
+
+from horae.control.tokens import digest
+from horae.web.entering import COOKIE
+from horae.web.site import Limits
+
+
+@pytest.fixture
+def client(guarded: Served) -> Iterator[httpx.Client]:
+    with guarded.client() as client:
+        yield client
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def signed_in(client: httpx.Client, name: str) -> dict[str, str]:
+    """Signs in; the headers that changes need. The cookie is in the client."""
+    answer = client.post("/login", json={"name": name, "password": PASSWORD})
+    assert answer.status_code == 200, answer.text
+    return {"x-csrf-token": answer.json()["csrf"]}
+
+
+def test_without_any_credential_whoever_sits_at_the_machine_is_the_administrator(served: Served) -> None:
+    with served.client() as client:
+        assert client.get("/api/v1/me").json() | {"version": ""} == {
+            "name": "local",
+            "is_admin": True,
+            "roles": [],
+            "grants": [],
+            "sign_in": "open",
+            "version": "",
+        }
+
+
+@pytest.mark.parametrize(
+    "header", ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded", "via", "x-real-ip"]
+)
+def test_what_a_proxy_hands_on_is_not_from_the_machine_itself(served: Served, header: str) -> None:
+    with served.client() as client:
+        assert client.get("/api/v1/me", headers={header: "203.0.113.9"}).status_code == 401
+
+
+def test_the_first_credential_closes_the_door_and_its_loss_does_not_open_it(tmp_path: Path) -> None:
+    with serving(f"sqlite:///{tmp_path}/horae.db") as served, served.client() as client:
+        made = client.post("/api/v1/tokens", json={}).json()
+        assert client.get("/api/v1/me").status_code == 401
+        token_id = made["token"]["token_id"]
+        assert client.delete(f"/api/v1/tokens/{token_id}", headers=bearer(made["secret"])).status_code == 200
+        assert client.get("/api/v1/me", headers=bearer(made["secret"])).status_code == 401
+        assert client.get("/api/v1/me").status_code == 401
+
+
+def test_a_token_that_is_unknown_opens_nothing_and_leaves_a_row(client: httpx.Client, guarded: Served) -> None:
+    for token in ("nonsense", "x" * 5_000, "é", '"', "a b"):
+        response = client.get("/api/v1/jobs", headers={b"authorization": f"Bearer {token}".encode()})
+        assert (response.status_code, response.json()["code"]) == (401, "login_failed")
+    rows = guarded.trail("LOGIN_FAILED")
+    assert any(row["reason"].startswith("a token") and row["address"] == "127.0.0.1" for row in rows)
+    assert not any("nonsense" in str(row) for row in rows)
+
+
+def test_only_bearer_tokens_are_understood(client: httpx.Client) -> None:
+    for given in ("Basic YTpi", "Bearer", "Token abc", ""):
+        assert client.get("/api/v1/me", headers={"authorization": given}).status_code == 401
+
+
+def test_a_token_that_was_revoked_or_has_expired_opens_nothing(client: httpx.Client, guarded: Served) -> None:
+    token = guarded.token("ann")
+    assert client.get("/api/v1/me", headers=bearer(token)).json()["name"] == "ann"
+    kept = guarded.keep(lambda store: store.tokens("ann"))
+    guarded.keep(lambda store: store.revoke_token(kept[0].token_id))
+    assert client.get("/api/v1/me", headers=bearer(token)).status_code == 401
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    guarded.keep(lambda store: store.create_token("ann", digest("old"), label="", expires_at=past))
+    assert client.get("/api/v1/me", headers=bearer("old")).status_code == 401
+
+
+def test_a_token_gives_its_users_rights_and_no_others(client: httpx.Client, guarded: Served) -> None:
+    headers = bearer(guarded.token("ann"))
+    assert client.get("/api/v1/jobs", headers=headers).json()["jobs"] == []
+    refused = client.post("/api/v1/jobs/nightly/trigger", headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (403, "access_denied")
+    assert client.get("/metrics", headers=headers).status_code == 403
+    assert client.get("/metrics", headers=bearer(guarded.token("root"))).status_code == 200
+    assert client.get("/metrics").status_code == 401
+
+
+def test_a_session_begins_with_a_password_and_ends_by_signing_out(client: httpx.Client) -> None:
+    headers = signed_in(client, "root")
+    assert client.get("/api/v1/me").json()["sign_in"] == "session"
+    assert client.post("/api/v1/jobs/nightly/pause", headers=headers).status_code == 200
+    secret = client.cookies[COOKIE]
+    out = client.post("/logout", headers=headers)
+    assert (out.status_code, out.headers["location"]) == (303, "/login")
+    assert COOKIE not in client.cookies
+    assert client.get("/api/v1/me", headers={"cookie": f"{COOKIE}={secret}"}).status_code == 401
+
+
+def test_the_cookie_is_kept_from_scripts_and_from_other_sites(client: httpx.Client) -> None:
+    answer = client.post("/login", json={"name": "ann", "password": PASSWORD})
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    assert "secure" not in cookie
+
+
+def test_a_wrong_password_opens_nothing_and_does_not_tell_who_exists(client: httpx.Client) -> None:
+    known = client.post("/login", json={"name": "ann", "password": "wrong"})
+    unknown = client.post("/login", json={"name": "eve", "password": "wrong"})
+    assert known.status_code == unknown.status_code == 401
+    assert known.json()["detail"].replace("ann", "eve") == unknown.json()["detail"]
+    assert COOKIE not in client.cookies
+
+
+@pytest.mark.parametrize("body", [{}, {"name": "ann"}, {"name": 1, "password": 2}, {"name": "ann", "password": None}])
+def test_signing_in_takes_a_name_and_a_password(client: httpx.Client, body: dict[str, object]) -> None:
+    assert client.post("/login", json=body).status_code == 401
+
+
+def test_a_change_by_cookie_needs_what_only_the_page_knows(client: httpx.Client, guarded: Served) -> None:
+    headers = signed_in(client, "root")
+    other = guarded.site.porter.csrf("another session")
+    for given in (None, "", ".", "x.y", headers["x-csrf-token"][:-1], other, "é.é"):
+        sent = {} if given is None else {b"x-csrf-token": given.encode()}
+        refused = client.post("/api/v1/jobs/nightly/resume", headers=sent)
+        assert (refused.status_code, refused.json()["code"]) == (403, "cross_site")
+    assert client.post("/api/v1/jobs/nightly/resume", headers=headers).status_code == 200
+    assert guarded.trail("ACCESS_DENIED")[0]["path"] == "/api/v1/jobs/nightly/resume"
+
+
+def test_a_forged_cookie_opens_nothing_and_leaves_a_row(guarded: Served) -> None:
+    with guarded.client() as client:
+        for forged in ("x", "a" * 43, "é", '"', "x" * 5_000, "; ;"):
+            response = client.get("/api/v1/me", headers={b"cookie": f"{COOKIE}={forged}".encode()})
+            assert response.status_code == 401
+    assert any(row["reason"].startswith("a session") for row in guarded.trail("LOGIN_FAILED"))
+
+
+def test_a_session_of_somebody_who_was_disabled_or_dropped_is_over(guarded: Served) -> None:
+    guarded.user("leaver")
+    with guarded.client() as client:
+        signed_in(client, "leaver")
+        token = guarded.token("leaver")
+        assert client.get("/api/v1/me").status_code == 200
+        guarded.keep(lambda store: store.alter_user("leaver", is_enabled=False))
+        assert client.get("/api/v1/me").status_code == 401
+        assert client.get("/api/v1/me", headers=bearer(token)).status_code == 401
+        assert client.post("/login", json={"name": "leaver", "password": PASSWORD}).status_code == 401
+
+
+def test_pages_lead_to_the_door_and_back(guarded: Served) -> None:
+    with guarded.client(follow_redirects=False) as client:
+        led = client.get("/jobs/a%2Fb?tab=runs", headers={"accept": "text/html"})
+        assert (led.status_code, led.headers["location"]) == (303, "/login?next=%2Fjobs%2Fa%252Fb%3Ftab%3Druns")
+        assert client.get("/login").status_code == 200
+        assert client.get("/jobs", headers={"x-fragment": "list"}).status_code == 401
+        form = {"name": "root", "password": PASSWORD, "next": "/jobs?state=paused"}
+        into = client.post("/login", data=form)
+        assert (into.status_code, into.headers["location"]) == (303, "/jobs?state=paused")
+        assert client.get("/jobs").status_code == 200
+        assert client.get("/login").status_code == 303
+
+
+def test_signing_out_by_a_form_needs_the_pages_own_proof(guarded: Served) -> None:
+    with guarded.client() as client:
+        csrf = signed_in(client, "root")["x-csrf-token"]
+        assert client.post("/logout", data={"csrf": "x.y"}).status_code == 403
+        assert client.post("/logout", data={"csrf": csrf}).status_code == 303
+        assert client.get("/api/v1/me").status_code == 401
+
+
+def test_tries_to_sign_in_are_counted(tmp_path: Path) -> None:
+    limits = Limits(logins=3)
+    with serving(f"sqlite:///{tmp_path}/horae.db", limits=limits) as served, served.client() as client:
+        served.user("ann")
+        given = [client.post("/login", json={"name": "ann", "password": "wrong"}) for _ in range(4)]
+        assert [each.status_code for each in given] == [401, 401, 401, 429]
+        assert 1 <= int(given[-1].headers["retry-after"]) <= 20
+        assert client.post("/login", data={"name": "ann", "password": PASSWORD}).status_code == 429
+
+
+def test_a_flood_of_bad_tokens_is_slowed_down_and_keeps_nobody_else_out(tmp_path: Path) -> None:
+    with serving(f"sqlite:///{tmp_path}/horae.db", limits=Limits()) as served, served.client() as client:
+        served.user("ann")
+        token = served.token("ann")
+        with served.client() as browser:
+            signed_in(browser, "ann")
+            session = browser.cookies[COOKIE]
+        began = time.monotonic()
+        statuses = [client.get("/api/v1/me", headers=bearer(f"guess {n}")).status_code for n in range(60)]
+        lasted = time.monotonic() - began
+        assert statuses[:20] == [401] * 20
+        assert statuses.count(401) <= 21 + lasted
+        assert set(statuses) == {401, 429}
+        assert client.get("/api/v1/me", headers=bearer(token)).json()["name"] == "ann"
+        assert client.get("/api/v1/me", headers={"cookie": f"{COOKIE}={session}"}).json()["name"] == "ann"
+        assert client.get("/api/v1/me", headers={"cookie": f"{COOKIE}=guess"}).status_code == 429
+        assert len(served.trail("LOGIN_FAILED")) <= 21 + lasted
