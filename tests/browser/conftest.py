@@ -58,13 +58,14 @@ def on_other_store(item: pytest.Item) -> bool:
     kind = None if called is None else called.params.get("stage") or called.params.get("closed")
     if kind is None or HERE not in item.path.parents or item.path.name == "test_every_page.py" or examples(2) == 2:
         return False
-    return kind != KINDS[crc32(item.nodeid.replace(kind, "").encode()) % len(KINDS)]
+    return bool(kind != KINDS[crc32(item.nodeid.replace(kind, "").encode()) % len(KINDS)])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     spared = [item for item in items if on_other_store(item)]
     config.hook.pytest_deselected(items=spared)
-    items[:] = [item for item in items if item not in set(spared)]
+    left = set(items) - set(spared)
+    items[:] = [item for item in items if item in left]
     if browser_path() is None:
         reason = pytest.mark.skip(reason="there is no Chromium here: tools/browser.sh installs one where it may")
         for item in items:

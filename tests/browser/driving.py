@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, Playwright, expect, sync_playwright
 from tools.pictured import ARGUMENTS, browser_path
 
 Answer = TypeVar("Answer")
@@ -155,7 +155,9 @@ class Guard:
         """Fails if anything was noted on any page of a browser."""
         for page in context.pages:
             # What was said before this is answered has been heard by then.
-            page.evaluate("0")
+            page.wait_for_load_state()
+            with suppress(Error):
+                page.evaluate("0")
         assert not self.faults, "\n".join(self.faults)
 
 

@@ -3,7 +3,8 @@
    <section id="running" data-live="overview job:etl run:occ_… all" data-src="/…">   words say what concerns it, each
    percent-encoded; overview and all are touched by any change. data-src is this page where it is not given. The element
    of the same id in the answer takes its place, at most twice a second, or every data-live-every seconds; focus,
-   scrolling and open details stay. A section with data-live-event is not swapped: it is told "horae:change". Data of
+   scrolling and open details stay. One with data-live-eager is fetched as soon as the stream is there: it shows what may
+   have changed since the page was made. A section with data-live-event is not swapped: it is told "horae:change". Data of
    `event: overview` comes as "horae:overview" to pages that have a data-live-overview somewhere. */
 
 const { setNow, toast } = await import(`./app.js${new URL(import.meta.url).search}`);
@@ -76,7 +77,10 @@ async function fetchOne(source, ids) {
   if ("leaving" in document.documentElement.dataset) return;
   if (answer.type === "opaqueredirect" || [401, 404].includes(answer.status)) {
     // A secret that is shown once, a form half filled in: what is open is not taken away.
-    if (!document.querySelector("dialog[open]")) location.reload();
+    if (!document.querySelector("dialog[open]")) {
+      document.documentElement.dataset.leaving = "1";
+      location.reload();
+    }
     return;
   }
   if (!answer.ok) return;
@@ -134,6 +138,8 @@ function connect() {
     version = told.version ?? version;
     // What happened while nobody listened is not told again.
     if (lost) refreshAll();
+    // Nor is what happened between the page and its stream: where that matters most, it is asked for once.
+    else sections().filter((section) => "liveEager" in section.dataset).forEach((section) => refresh(section, true));
     lost = false;
   });
   stream.addEventListener("change", (event) => {
