@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime
+from datetime import date, datetime, time
 from typing import Any
 
 from hypothesis import assume, given, settings
@@ -127,9 +127,17 @@ def spoiled(draw: st.DrawFn) -> dict[str, Any]:
     return dict(table)
 
 
+def has_date(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(has_date, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, date | time)
+
+
 @settings(derandomize=True, deadline=None, max_examples=examples(100))
 @given(spoiled())
 def test_what_the_reader_refuses_for_its_shape_the_schema_refuses_and_nothing_else(table: dict[str, Any]) -> None:
+    # JSON has no dates: in its words one is text, which the schema rightly takes where text is meant.
+    assume(not has_date(table))
     try:
         JOB.refuse(table, ())
         refused = None
