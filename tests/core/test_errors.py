@@ -160,11 +160,13 @@ def test_a_hint_is_kept_out_of_the_message_and_shown_as_a_note(kind: type[HoraeE
 
 
 def test_special_errors_carry_their_parts() -> None:
-    cron, _, krontab, statement, cycle, unavailable, conflict = SPECIAL
+    cron, _, krontab, file, statement, cycle, unavailable, conflict = SPECIAL
     assert cron.details == {"expression": "0 0 * * *", "field": "minute", "reason": "is odd"}
     assert str(cron) == 'Invalid cron expression "0 0 * * *": minute field is odd'
     assert krontab.details == {"file": "jobs", "line": 3, "column": 7, "reason": "oops"}
     assert str(krontab) == "jobs:3:7: oops"
+    assert file.details == {"file": "jobs.toml", "line": 3, "path": "jobs.etl.retry", "reason": "oops"}
+    assert str(file) == "jobs.toml:3: jobs.etl.retry: oops"
     assert statement.details == {"line": 3, "column": 7, "reason": "oops", "expected": "JOB"}
     assert str(statement) == "line 3, column 7: oops\na\n^"
     assert str(cycle) == "Dependencies form a cycle: a -> b -> a"
