@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from statistics import quantiles
 from time import perf_counter, sleep
 from typing import Any
@@ -33,20 +33,30 @@ TARGET = 0.1
 """Seconds within which 99 of 100 requests are answered."""
 PATIENCE = 60.0
 REQUESTS = (
-    ("list of jobs", "GET", "/api/v1/jobs?limit=50&outcomes=20", b""),
+    ("list of jobs", "GET", "/api/v1/jobs", b""),
     ("one job", "GET", "/api/v1/jobs/job-0001", b""),
-    ("runs of a job", "GET", "/api/v1/jobs/job-0002/runs?limit=50", b""),
-    ("list of runs", "GET", "/api/v1/runs?limit=50", b""),
+    ("runs of a job", "GET", "/api/v1/jobs/job-0002/runs", b""),
+    ("list of runs", "GET", "/api/v1/runs", b""),
     ("overview", "GET", "/api/v1/overview", b""),
     ("preview", "GET", "/api/v1/preview?text=0%209%20*%20*%201-5&timezone=Europe/Berlin", b""),
     ("trigger", "POST", "/api/v1/jobs/job-0003/trigger", b"{}"),
-    ("schedules", "GET", "/api/v1/schedules?limit=50", b""),
+    ("schedules", "GET", "/api/v1/schedules", b""),
 )
+PAGES = (
+    ("/", "overdue totals timeline running recent failures hours measures", 2.0),
+    ("/jobs", "jobs", 2.0),
+    ("/runs", "runs-list", 0.5),
+    ("/jobs/job-0004", "head standing next about", 0.5),
+)
+"""What viewers look at: address, the ids of what is live there, and how often that is fetched again at most."""
+SHOWN = {"one": "one process", "apart": "worker apart"}
+LAYOUTS = tuple(SHOWN)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.service", description=__doc__)
     parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="both")
+    parser.add_argument("--layout", choices=(*LAYOUTS, "both"), default="both", help="one process, or a worker apart")
     parser.add_argument("--jobs", type=int, default=1000, help="each runs every second")
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second")
     parser.add_argument("--viewers", type=int, default=50)
@@ -57,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.quick:
         given.seconds, given.jobs, given.viewers = 8.0, 200, 20
     kinds = ("sqlite", "postgres") if given.store == "both" else (given.store,)
-    found = {kind: _measured(kind, given) for kind in kinds}
+    layouts = LAYOUTS if given.layout == "both" else (given.layout,)
+    found = {f"{kind}, {SHOWN[layout]}": _measured(kind, layout, given) for kind in kinds for layout in layouts}
     if given.json:
         print(json.dumps(found, indent=2))
     else:
@@ -66,11 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if faults or any(each["p99"] > TARGET for each in found.values()) else 0
 
 
-def _measured(kind: str, given: argparse.Namespace) -> dict[str, Any]:
+def _measured(kind: str, layout: str, given: argparse.Namespace) -> dict[str, Any]:
     with _store(kind) as url:
-        with _server(url, 10) as address:
+        with _servers(url, layout, 10) as address:
             quiet = asyncio.run(_pressed(address, given, viewers=0))
-        with _server(url, given.jobs) as address:
+        with _servers(url, layout, given.jobs) as address:
             load = asyncio.run(_pressed(address, given, viewers=given.viewers))
         slots = asyncio.run(_slots(url))
     every = [each for times in load.seconds.values() for each in times]
@@ -84,6 +95,8 @@ def _measured(kind: str, given: argparse.Namespace) -> dict[str, Any]:
         "requests": len(every),
         "refused": sum(load.refused.values()),
         "first_refusal": load.first,
+        "parts_p99": _of_a_hundred(load.parts, 99),
+        "parts": len(load.parts),
         "messages_a_second": sum(load.messages) / max(1, len(load.messages)) / given.seconds,
     } | slots
 
@@ -103,36 +116,46 @@ def _store(kind: str) -> Iterator[str]:
 
 
 @contextmanager
-def _server(url: str, jobs: int) -> Iterator[str]:
-    """`horae serve` in a process of its own, until the block ends; it must then stop by itself when told to."""
+def _servers(url: str, layout: str, jobs: int) -> Iterator[str]:
+    """`horae serve`, and beside it `horae worker` where that runs the jobs, in processes of their own until the block
+    ends; they must then stop by themselves when told to."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "horae.cli", "serve", "bench.service_app:app", "--store", url]
+    http = ["serve", "--http", f"127.0.0.1:{port}"]
+    work = ["bench.service_app:app", "--slots", "500"]
+    commands = (
+        [[*http, *work]] if layout == "one" else [["worker", *work], *[[*http, "--http-only", "--share-port"]] * 2]
+    )
     environment = os.environ | {"HORAE_BENCH_JOBS": str(jobs), "HORAE_STORE": url}
+    address = f"http://127.0.0.1:{port}"
+    with ExitStack() as running:
+        for command in commands:
+            running.enter_context(_process([*command, "--store", url, "--log-level", "warning"], environment))
+        asyncio.run(_ready(address))
+        yield address
+
+
+@contextmanager
+def _process(arguments: list[str], environment: dict[str, str]) -> Iterator[None]:
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [*command, "--http", f"127.0.0.1:{port}", "--slots", "500", "--log-level", "warning"],
-            env=environment,
-            stdout=said,
-            stderr=said,
+            [sys.executable, "-m", "horae.cli", *arguments], env=environment, stdout=said, stderr=said
         )
         try:
-            asyncio.run(_ready(address, process))
-            yield address
+            yield
         finally:
             process.send_signal(signal.SIGTERM)
             code = process.wait(PATIENCE)
             if code != 0:
                 said.seek(0)
-                raise SystemExit(f"the server ended with {code}:\n{said.read().decode()[-4000:]}")
+                raise SystemExit(f"`horae {arguments[0]}` ended with {code}:\n{said.read().decode()[-4000:]}")
 
 
-async def _ready(address: str, process: subprocess.Popen[bytes]) -> None:
+async def _ready(address: str) -> None:
     until = perf_counter() + PATIENCE
     connection = Connection(address)
-    while perf_counter() < until and process.poll() is None:
+    while perf_counter() < until:
         try:
             if (await connection.ask("GET", "/readyz"))[0] == 200:
                 connection.close()
@@ -145,10 +168,10 @@ async def _ready(address: str, process: subprocess.Popen[bytes]) -> None:
 async def _pressed(address: str, given: argparse.Namespace, *, viewers: int) -> Load:
     until = perf_counter() + given.seconds
     seen = Load()
-    watching = [asyncio.create_task(watch(address, until, seen)) for _ in range(viewers)]
+    watching = [asyncio.create_task(watch(address, until, seen, PAGES[i % len(PAGES)])) for i in range(viewers)]
     load = await press(address, REQUESTS, given.rate, given.seconds)
     await asyncio.gather(*watching)
-    load.messages = seen.messages
+    load.messages, load.parts = seen.messages, seen.parts
     return load
 
 

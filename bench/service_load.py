@@ -22,6 +22,8 @@ class Load:
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    parts: list[float] = field(default_factory=list)
+    """Seconds that parts of pages took."""
     messages: list[int] = field(default_factory=list)
     """How many messages each viewer got."""
     first: str = ""
@@ -36,11 +38,12 @@ class Connection:
         self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 80
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    async def ask(self, method: str, path: str, body: bytes = b"", more: str = "") -> tuple[int, bytes]:
         if self._streams is None:
             self._streams = await asyncio.open_connection(self.host, self.port)
         reader, writer = self._streams
         head = f"{method} {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept: application/json\r\n"
+        head += more
         if method != "GET":
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         writer.write(head.encode() + b"\r\n" + body)
@@ -68,8 +71,12 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, int]:
     return int(lines[0].split()[1]), length
 
 
-async def watch(url: str, until: float, load: Load) -> None:
-    """One viewer of the live stream, until `until` on the monotonic clock."""
+async def watch(url: str, until: float, load: Load, page: tuple[str, str, float]) -> None:
+    """One viewer of the live stream, until `until` on the monotonic clock. As a browser does, it asks again for the
+    parts of its page, `page`'s address and ids, when it is told of a change, every so many seconds at most."""
+    path, ids, every = page
+    again = Connection(url)
+    latest = perf_counter()
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     host = f"{parts.hostname}:{parts.port}"
@@ -82,10 +89,16 @@ async def watch(url: str, until: float, load: Load) -> None:
             data = await asyncio.wait_for(reader.read(1 << 16), left)
             if not data:
                 break
-            count += data.count(b"event: change")
+            changes = data.count(b"event: change")
+            count += changes
+            if changes and perf_counter() - latest >= every:
+                latest = perf_counter()
+                await again.ask("GET", path, more=f"X-Fragment: {ids}\r\nAccept-Encoding: gzip\r\n")
+                load.parts.append(perf_counter() - latest)
     except TimeoutError:
         pass
     finally:
+        again.close()
         load.messages.append(count)
         writer.close()
 

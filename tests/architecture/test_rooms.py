@@ -64,7 +64,7 @@ THIRD_PARTY = {
     "h11": {"web"},
     "jinja2": {"web"},
     "markupsafe": {"web"},
-    "msgspec": {"cli", "desk", "web"},
+    "msgspec": {"cli", "desk", "store", "web"},
     "starlette": {"web"},
     "uvicorn": {"web"},
 }

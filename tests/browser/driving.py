@@ -61,9 +61,11 @@ class Driver:
         for other in context.pages:
             if other != page:
                 other.close()
-        if page.url.startswith(address):
-            page.evaluate("localStorage.clear()")
         page.goto("about:blank")
+        # Only now: a script that was still at it could have kept something after.
+        session = context.new_cdp_session(page)
+        session.send("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "local_storage"})
+        session.detach()
         context.clear_cookies()
         context.clear_permissions()
         self._idle[address].append(page)
@@ -84,57 +86,52 @@ class Guard:
         self._met: set[int] = set()
         self._heard: list[tuple[Any, str, Callable[[Any], None]]] = []
 
-    def watch(self, page: Page) -> None:
-        """Listens to a page, and to every other that its browser opens."""
-        self._hear(page.context, "page", self._attach)
-        self._attach(page)
+    def watch(self, context: BrowserContext) -> None:
+        """Listens to every page that this browser has or opens."""
+        self._hear(context, "console", lambda said: self._said(said.type, said.text))
+        self._hear(context, "weberror", lambda raised: self.note(f"raised {raised.error}"))
+        self._hear(context, "request", lambda request: self._asked(request.url))
+        self._hear(context, "requestfailed", lambda request: self._failed(request.url, request.failure or ""))
+        self._hear(context, "response", lambda response: self._answered(response.status, response.url))
+        self._hear(context, "dialog", self._startled)
 
-    def _hear(self, what: Any, event: str, listener: Callable[[Any], None]) -> None:
-        what.on(event, listener)
-        self._heard.append((what, event, listener))
-
-    def _attach(self, page: Page) -> None:
-        self._hear(page, "console", lambda said: self._said(page, said.type, said.text))
-        self._hear(page, "pageerror", lambda error: self.note(page, f"raised {error}"))
-        self._hear(page, "request", lambda request: self._asked(page, request.url))
-        self._hear(page, "requestfailed", lambda request: self._failed(page, request.url, request.failure or ""))
-        self._hear(page, "response", lambda response: self._answered(page, response.status, response.url))
-        self._hear(page, "dialog", lambda dialog: self._startled(page, dialog))
+    def _hear(self, context: Any, event: str, listener: Callable[[Any], None]) -> None:
+        context.on(event, listener)
+        self._heard.append((context, event, listener))
 
     def leave(self) -> None:
-        for what, event, listener in self._heard:
-            what.remove_listener(event, listener)
+        for context, event, listener in self._heard:
+            context.remove_listener(event, listener)
         self._heard.clear()
 
-    def note(self, page: Page, fault: str) -> None:
-        self.faults.append(f"{page.url}: {fault}")
+    def note(self, fault: str) -> None:
+        self.faults.append(fault)
 
-    def _said(self, page: Page, kind: str, text: str) -> None:
+    def _said(self, kind: str, text: str) -> None:
         if kind not in _LOUD:
             return
         refused = _REFUSED.match(text)
-        if refused and int(refused[1]) in self._allowed:
-            return
-        self.note(page, f"said {kind}: {text}")
+        if not refused or int(refused[1]) not in self._allowed:
+            self.note(f"said {kind}: {text}")
 
-    def _asked(self, page: Page, url: str) -> None:
+    def _asked(self, url: str) -> None:
         place = urlsplit(url)
-        if place.scheme not in ("data", "blob") and place.netloc != self._host:
-            self.note(page, f"asked {url}")
+        if place.scheme not in ("data", "blob", "about") and place.netloc != self._host:
+            self.note(f"asked {url}")
 
-    def _failed(self, page: Page, url: str, reason: str) -> None:
+    def _failed(self, url: str, reason: str) -> None:
         # A request is given up when its page is left, and when somebody types on; no server has to do with it.
         if reason != "net::ERR_ABORTED":
-            self.note(page, f"{url} failed: {reason}")
+            self.note(f"{url} failed: {reason}")
 
-    def _answered(self, page: Page, status: int, url: str) -> None:
+    def _answered(self, status: int, url: str) -> None:
         if status in self._allowed:
             self._met.add(status)
         elif status >= 400:
-            self.note(page, f"{url} was answered {status}")
+            self.note(f"{url} was answered {status}")
 
-    def _startled(self, page: Page, dialog: Any) -> None:
-        self.note(page, f"opened a dialog of the browser: {dialog.message}")
+    def _startled(self, dialog: Any) -> None:
+        self.note(f"opened a dialog of the browser: {dialog.message}")
         dialog.dismiss()
 
     def bear(self, *statuses: int) -> None:
@@ -183,7 +180,7 @@ class Visitor:
         self.page.emulate_media(color_scheme=color_scheme, reduced_motion="reduce")
         self.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
         self.guard = Guard(address)
-        self.guard.watch(self.page)
+        self.guard.watch(self.context)
 
     def open(self, path: str) -> Page:
         self.page.goto(path)

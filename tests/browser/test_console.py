@@ -79,7 +79,9 @@ def test_the_keyboard_runs_indents_and_leaves(sqlite_stage: Stage, visit: Visit)
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_focused()
     editor.fill("SHOW JOB RUNS FOR etl; and this is no statement")
     editor.evaluate("box => box.setSelectionRange(0, 22)")
-    page.keyboard.press("Control+Enter")
+    with page.expect_response("**/api/v1/sql") as answer:
+        page.keyboard.press("Control+Enter")
+    assert answer.value.ok
     expect(page.locator(".result")).to_contain_text("etl")
     expect(page.get_by_role("alert")).to_have_count(0)
 

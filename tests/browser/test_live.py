@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import expect
 from tests.browser import scanning
 from tests.browser.driving import Visit, is_live, is_marked, mark, toast
-from tests.browser.world import Stage
+from tests.browser.world import Stage, staged
 
 
 def test_what_one_page_does_another_shows(stage: Stage, visit: Visit) -> None:
@@ -115,3 +115,20 @@ def test_a_swap_keeps_the_focus_and_does_not_disturb_somebody_who_types(stage: S
     expect(page.locator("#trigger")).to_be_visible()
     expect(page.get_by_label("Payload")).to_have_value("[1, 2")
     expect(page.get_by_label("Payload")).to_be_focused()
+
+
+def test_whoever_has_no_job_yet_is_told_how_to_begin(visit: Visit) -> None:
+    with staged("sqlite://", define=lambda app: None) as stage:
+        visitor = visit(stage, permissions=["clipboard-read", "clipboard-write"])
+        page = visitor.live("/")
+        expect(page.get_by_text("Nothing is scheduled yet")).to_be_visible()
+        assert not scanning.faults(page) + scanning.pale(page) + scanning.too_wide(page)
+        page.locator("#welcome").get_by_role("button", name="Copy").first.click()
+        toast(page, "Copied")
+        page.locator("#welcome").get_by_role("link", name="Open the console").click()
+        page.locator("#statements").fill(str(page.evaluate("navigator.clipboard.readText()")))
+        page.keyboard.press("Control+Enter")
+        expect(page.locator(".result")).to_be_visible()
+        page.goto("/jobs")
+        expect(page.locator("#jobs tbody tr")).to_have_count(1)
+        visitor.page.close()

@@ -23,7 +23,16 @@ from horae.config import (
 from horae.errors import InvalidConfiguration
 
 HERE = Place("the command line", "--http")
-NOTHING = {"http": None, "store": None, "node": None, "slots": None, "log_format": None, "log_level": None}
+NOTHING = {
+    "http": None,
+    "http_only": None,
+    "share_port": None,
+    "store": None,
+    "node": None,
+    "slots": None,
+    "log_format": None,
+    "log_level": None,
+}
 
 
 def flags(*, serves: bool = True, **given: Any) -> Namespace:
@@ -40,6 +49,8 @@ slots = 8
 targets = ["shop:app", "jobs.toml", "/etc/other.kron"]
 hosts = ["horae.example.com"]
 proxies = ["10.0.0.7", "::1"]
+http_only = true
+share_port = true
 secure = true
 tls_certificate = "server.pem"
 tls_key = "/keys/server.key"
@@ -64,6 +75,8 @@ log_level = "debug"
         ("shop:app", "/etc/horae/jobs.toml", "/etc/other.kron"),
         ("horae.example.com",),
         ("10.0.0.7", "::1"),
+        http_only=True,
+        share_port=True,
         secure=True,
         tls_certificate="/etc/horae/server.pem",
         tls_key="/keys/server.key",

@@ -94,7 +94,9 @@ def test_starts_to_come_of_windows_that_leave_nothing_are_left_out_and_hide_no_o
     playing(scene)
 
 
-def test_starts_to_come_are_worked_out_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_to_come_are_worked_out_beside_the_loop_where_windows_have_to_be_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     where: list[threading.Thread] = []
 
     def noted(*given: Any) -> Any:
@@ -105,7 +107,11 @@ def test_starts_to_come_are_worked_out_beside_the_loop(tmp_path: Path, monkeypat
         await stand.define(job("hourly", HOURLY))
         monkeypatch.setattr(whole, "merged_starts", noted)
         assert (await stand.ask("overview")).coming
-        assert where
+        assert where == [threading.current_thread()]
+        where.clear()
+        await stand.define(job("searching", HOURLY, window=Window.after("10m")))
+        assert (await stand.ask("overview")).coming
+        assert len(where) == 1
         assert threading.current_thread() not in where
 
     play(sqlite_place(tmp_path), scene)

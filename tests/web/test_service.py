@@ -22,7 +22,7 @@ from horae.store.board import Overdue
 from horae.web import openapi
 from horae.web.entering import Entrance
 from horae.web.health import Checkup
-from horae.web.server import application
+from horae.web.server import Application
 from horae.web.site import Limits, Site
 
 
@@ -69,7 +69,7 @@ def test_health_is_red_when_the_engine_failed_and_not_ready_while_it_stops(tmp_p
         found = []
         for state in ("running", "none", "failed", "stopping"):
             site = replace(site_of(app), node=partial(dict, state=state))
-            transport = httpx.ASGITransport(application(site))
+            transport = httpx.ASGITransport(Application(site))
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 health, ready = await client.get("/healthz"), await client.get("/readyz")
             found.append((state, health.status_code, ready.status_code))
@@ -150,7 +150,7 @@ def references(value: Any) -> Iterator[str]:
 
 def test_every_place_that_the_server_has_is_in_the_document_or_is_a_page(served: Served) -> None:
     document = openapi.document()
-    table = application(served.site).state.table
+    table = Application(served.site).table
     api = {place.path for place in table.places() if place.path.startswith(PREFIX)}
     assert api == {path for path in document["paths"] if path.startswith(PREFIX)}
 

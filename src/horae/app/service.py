@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -24,6 +25,8 @@ __all__ = ["SIGNALS", "Companion", "blocked_run", "configure_logs", "run_beside"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 RELOAD_SECONDS = 2.0
 """How long a reload that is under way may take to give up, when the process is to end."""
+_YOUNG = 10_000
+"""Objects that may come to be before the youngest are looked through."""
 _log = logging.getLogger("horae")
 
 
@@ -36,8 +39,8 @@ class Companion:
     async def prepare(self) -> None:
         """Before the engine starts. What it raises keeps everything from starting."""
 
-    async def begin(self, engine: Engine) -> None:
-        """The engine runs."""
+    async def begin(self, engine: Engine | None) -> None:
+        """The engine runs, where one is to."""
 
     async def failed(self) -> None:
         """Returns when the process should end; raises where something cannot go on."""
@@ -72,13 +75,14 @@ def blocked_run(app: Horae) -> None:
     raise Conflict("app.run() was called in a running event loop", hint="Write: async with app: …")
 
 
-def run_beside(app: Horae, companion: Companion) -> None:
+def run_beside(app: Horae, companion: Companion, *, runs: bool = True) -> None:
     """Runs `app` in a loop of its own, with `companion` beside it, until SIGINT or SIGTERM: drains on the first, forces
-    on the second. Raises what keeps it from starting, or from going on."""
+    on the second. Raises what keeps it from starting, or from going on. Without `runs`, the companion is all there is,
+    with the app's store."""
     loop = asyncio.new_event_loop()
     try:
         asyncio.set_event_loop(loop)
-        loop.run_until_complete(_main(app, companion))
+        loop.run_until_complete(_main(app, companion, runs=runs))
     finally:
         left = wind_up(loop)
         asyncio.set_event_loop(None)
@@ -91,7 +95,7 @@ def run_beside(app: Horae, companion: Companion) -> None:
         os._exit(1)
 
 
-async def _main(app: Horae, companion: Companion) -> None:
+async def _main(app: Horae, companion: Companion, *, runs: bool) -> None:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     engine: Engine | None = None
@@ -115,9 +119,10 @@ async def _main(app: Horae, companion: Companion) -> None:
         loop.add_signal_handler(each, handler)
     try:
         await companion.prepare()
-        engine = await app.open()
+        engine = await app.open() if runs else None
+        _spare_collections()
         await companion.begin(engine)
-        await _until(told, engine.failed(), companion.failed())
+        await _until(told, companion.failed(), *([] if engine is None else [engine.failed()]))
         failed = False
     finally:
         companion.stopping(failed)
@@ -125,6 +130,14 @@ async def _main(app: Horae, companion: Companion) -> None:
         await app.shut(companion.end)
         for each in handled:
             loop.remove_signal_handler(each)
+
+
+def _spare_collections() -> None:
+    """What is there once everything runs stays: it need not be looked through again and again for what nobody uses.
+    What comes later is looked through more seldom, since thousands of rows and runs come and go each second."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, 20, 50)
 
 
 async def _until(told: asyncio.Event, *others: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from horae.app.service import configure_logs, run_beside
 from horae.app.targets import Loaded, load_targets
 from horae.cli.serving import Began, Serving
 from horae.config import Address, Configuration, Connection, Place, ServerSettings, load_configuration, server_keys
+from horae.errors import InvalidConfiguration, InvalidInput, shown
 from horae.version import __version__
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
 _FATAL = 4
-_FLAGS = ("http", "store", "node", "slots", "grace_period", "log_format", "log_level")
+_FLAGS = ("http", "http_only", "share_port", "store", "node", "slots", "grace_period", "log_format", "log_level")
 _log = logging.getLogger("horae")
 
 
@@ -29,7 +31,7 @@ def run(arguments: Namespace, screen: Screen) -> int:
     settings = settled(arguments, configuration)
     configure_logs(settings.log_level.upper(), json=settings.log_format == "json")
     loaded = load_targets(
-        arguments.targets or settings.targets,
+        _targets(arguments, settings),
         store=settings.store,
         node=settings.node,
         slots=settings.slots,
@@ -43,7 +45,7 @@ def run(arguments: Namespace, screen: Screen) -> int:
         told=lambda began: _tell(screen, loaded.app, settings, began),
     )
     try:
-        run_beside(loaded.app, serving)
+        run_beside(loaded.app, serving, runs=not settings.http_only)
     except Exception:
         if not serving.has_begun:
             raise
@@ -64,7 +66,21 @@ def settled(arguments: Namespace, configuration: Configuration) -> ServerSetting
     settings = replace(configuration.server, **said)
     # What every command works on, where nothing is said for the server alone.
     settings = settings if settings.store else replace(settings, store=os.environ.get("HORAE_STORE") or None)
-    return settings if arguments.serves else replace(settings, http=Address())
+    return settings if arguments.serves else replace(settings, http=Address(), http_only=False)
+
+
+def _targets(arguments: Namespace, settings: ServerSettings) -> Sequence[str]:
+    """What is to run here. Workers may read the same configuration: its targets are theirs where nothing runs here."""
+    if not settings.http_only:
+        return arguments.targets or settings.targets
+    if arguments.targets:
+        raise InvalidInput(
+            f"{shown(arguments.targets[0])} is to be run, and with --http-only nothing is",
+            hint=f"Give it to a worker: horae worker {' '.join(arguments.targets)}",
+        )
+    if settings.http.is_off:
+        raise InvalidConfiguration("With http_only, and http off, there is nothing to do", hint="Drop one of them.")
+    return ()
 
 
 async def _reloaded(loaded: Loaded) -> str:
@@ -96,10 +112,12 @@ def _tell(screen: Screen, app: Horae, settings: ServerSettings, began: Began) ->
     serves = f"serves {address}{'/' if address.startswith('http') else ''}" if address else "works"
     screen.line(screen.style(f"Horae {__version__} {serves}", "bold"))
     screen.line(f"  store    {store}, {began.jobs} job{'' if began.jobs == 1 else 's'}")
-    screen.line(f"  node     {began.node}, {began.slots} slots")
+    screen.line(
+        f"  node     {began.node}, {began.slots} slots" if began.node else "  node     none: workers run the jobs"
+    )
     if began.address is not None:
         screen.line(f"  sign-in  {_who_may(settings, began)}")
-    screen.line(f"Ctrl-C stops it: what runs may finish within {app.grace_period:g} s.")
+    screen.line(f"Ctrl-C stops it{f': what runs may finish within {app.grace_period:g} s' if began.node else ''}.")
     screen.flush()
 
 

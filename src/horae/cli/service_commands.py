@@ -43,13 +43,25 @@ def _add_serve(commands: Commands[Parser]) -> None:
         metavar="ADDRESS",
         help="HOST:PORT, unix:PATH, or off (default 127.0.0.1:8421); port 0 is any that is free",
     )
+    added.add_argument(
+        "--http-only",
+        action="store_const",
+        const=True,
+        help="serve beside workers that schedule and run; no job runs here",
+    )
+    added.add_argument(
+        "--share-port",
+        action="store_const",
+        const=True,
+        help="listen on the same port as others that share it: more processes answer",
+    )
     added.set_defaults(serves=True)
 
 
 def _add_worker(commands: Commands[Parser]) -> None:
     added = command(commands, "worker", "Schedule and run, without HTTP.", _WORKER_EXAMPLES, module="serve")
     _add_running(added)
-    added.set_defaults(serves=False, http=None)
+    added.set_defaults(serves=False, http=None, http_only=None, share_port=None)
 
 
 def _add_running(added: Parser) -> None:

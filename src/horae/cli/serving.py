@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from horae.app.checkup import surroundings
@@ -19,7 +20,7 @@ from horae.app.system import system_settings
 from horae.cli.systemd import Notifier, bound_host, handed_sockets
 from horae.config import ServerSettings
 from horae.control.doctor import Examination, examine
-from horae.errors import HoraeError
+from horae.errors import HoraeError, InvalidConfiguration
 from horae.version import __version__
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ _log = logging.getLogger("horae")
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """What is known once everything runs. `address` None: nothing listens. `is_open`: nobody has to sign in."""
+    """What is known once everything runs. `address` None: nothing listens; `node` None: no jobs run here. `is_open`:
+    nobody has to sign in."""
 
     address: str | None
-    node: str
+    node: str | None
     slots: int
     jobs: int
     is_open: bool
@@ -76,6 +78,11 @@ class Serving(Companion):
         store = await self.app.home.store()
         if self.settings.http.is_off:
             return
+        if find_spec("uvicorn") is None or find_spec("starlette") is None or find_spec("jinja2") is None:
+            raise InvalidConfiguration(
+                "Cannot serve HTTP: what it takes is not installed",
+                hint='Run: pip install "horae[server]"; or run without it: horae worker.',
+            )
         # Imported here: a worker needs no web.
         from horae.web.listening import check_binding, is_loopback, serve
 
@@ -91,10 +98,11 @@ class Serving(Companion):
             certificate=self.settings.tls_certificate,
             key=self.settings.tls_key,
             handed=handed,
+            share_port=self.settings.share_port,
         )
 
     async def begin(self, engine: Any) -> None:
-        self._known = str(engine.node), engine.ledger.slots
+        self._known = ("", 0) if engine is None else (str(engine.node), engine.ledger.slots)
         self._state = "running"
         store = await self.app.home.store()
         totals = await store.totals()
@@ -102,7 +110,7 @@ class Serving(Companion):
         address = None if self._listening is None else self._listening.address
         began = Began(
             address,
-            self.app.node or self._known[0],
+            (self.app.node or self._known[0]) if engine is not None else None,
             self._known[1],
             totals.jobs_enabled + totals.jobs_paused + totals.jobs_disabled,
             is_open,
@@ -115,6 +123,8 @@ class Serving(Companion):
 
     def _status(self, began: Began) -> str:
         serves = "" if began.address is None else f", serves {began.address}"
+        if began.node is None:
+            return f"Serves {began.address}; {began.jobs} jobs run elsewhere"
         return f"Node {began.node} runs {began.jobs} jobs in {began.slots} slots{serves}"
 
     async def failed(self) -> None:
@@ -197,6 +207,8 @@ class Serving(Companion):
 
     def _node(self) -> dict[str, Any]:
         engine = self.app.engine
+        if self.settings.http_only:
+            return {"state": self._state, "process": os.getpid()}
         node, slots = self._known
         return {
             "node": node if engine is None else str(engine.node),

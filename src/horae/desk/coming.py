@@ -9,7 +9,9 @@ from itertools import chain, islice
 
 from horae.control.effort import Effort
 from horae.core.instant import LAST, instant, rfc3339
+from horae.core.interval import Every
 from horae.core.lifecycle import JobState, RunState
+from horae.core.schedule import Cron, Once
 from horae.core.slot import JobView, Slot, decided_slot
 from horae.desk.shapes import Coming
 from horae.store.port import JobRecord, Origin, RunRecord
@@ -22,8 +24,18 @@ MOST_DRAWN = 6_000
 """What all starts of one answer may take; where windows leave nearly nothing, some are left out."""
 MOST_WALKED_OF_ONE = 5_000
 MOST_DRAWN_OF_ONE = 1_000
+_FEW_JOBS = 100
 Start = tuple[datetime, Coming]
 """When, and what is told of it."""
+_OURS = (Cron, Every, Once, type(None))
+
+
+def is_quick(jobs: Sequence[JobRecord]) -> bool:
+    """Whether the starts of these jobs are had in a moment: no window has to be searched, and no code but our own is
+    asked. A thread would take longer to begin with it."""
+    return len(jobs) <= _FEW_JOBS and all(
+        job.definition.settings.window is None and type(job.definition.spec.schedule) in _OURS for job in jobs
+    )
 
 
 def next_starts(job: JobRecord, waiting: Sequence[RunRecord], now: datetime, count: int) -> list[Coming]:

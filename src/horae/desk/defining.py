@@ -22,7 +22,7 @@ from horae.core.schedule import schedule_from_dict
 from horae.ddl.printer import job_text
 from horae.desk import asking, making, shapes
 from horae.desk.about import Part
-from horae.desk.coming import next_starts
+from horae.desk.coming import is_quick, next_starts
 from horae.errors import AlreadyExists, HoraeError, VersionConflict, shown
 from horae.store.board import RunsAsked
 from horae.store.port import Defined, JobRecord
@@ -31,10 +31,6 @@ _TRIES = 5
 """How often a change of whatever there is is tried again, where another came between."""
 _STARTS = 10
 _MOST_DEPENDENTS = 200
-_DEPENDENTS = """
-SELECT j.job_name FROM sys.job_dependencies d JOIN sys.jobs j ON j.job_uuid = d.job_uuid
-WHERE d.depends_on_job_uuid = '{}' ORDER BY 1
-"""
 _LONGEST = 60
 """Characters up to which a value is told in the list of what changed."""
 
@@ -50,20 +46,16 @@ class Definitions(Part):
             texts=await self._texts(record),
             may=[word for word, privilege in _MAY.items() if self._holds(privilege, record)],
             coming=await self._coming(record),
-            dependents=await self._dependents(record),
+            dependents=[each.name for each in await self.service.views.dependents(record.name, _MOST_DEPENDENTS)],
         )
 
     async def _coming(self, record: JobRecord) -> list[shapes.Coming]:
         ahead = RunsAsked(job=record.name, states=frozenset({RunState.PENDING}))
         waiting = await self.service.store.list_runs(ahead)
-        return await asyncio.to_thread(next_starts, record, waiting, await self.service.now(), _STARTS)
-
-    async def _dependents(self, record: JobRecord) -> list[str]:
-        rows = await self.service.store.select(_DEPENDENTS.format(record.definition.spec.uuid), most=_MOST_DEPENDENTS)
-        if not rows:
-            return []
-        found = await self.service.store.jobs([row[0] for row in rows])
-        return [each.name for each in found if self._holds(Privilege.VIEW_JOB_HISTORY, each)]
+        now = await self.service.now()
+        if is_quick([record]):
+            return next_starts(record, waiting, now, _STARTS)
+        return await asyncio.to_thread(next_starts, record, waiting, now, _STARTS)
 
     def _holds(self, privilege: Privilege, record: JobRecord) -> bool:
         return self.service.gate.holds(privilege, record.name, owner=record.owner)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from horae.control.doctor import Examination
 from horae.control.people import Verification
 from horae.core.access import Grant, Principal, named_grant
-from horae.core.instant import EPOCH, rfc3339
+from horae.core.instant import EPOCH, instant, rfc3339
+from horae.core.lifecycle import RunState
 from horae.core.report import Report, TaskRow
 from horae.desk import persons, shapes, sights
 from horae.store.board import AuditEntry, Outcome
@@ -18,6 +20,7 @@ from horae.store.vault import RoleRecord, UserRecord
 from horae.store.visitors import TokenRecord
 
 _SECOND = timedelta(seconds=1)
+_STATES = {each: str(each) for each in RunState}
 
 
 def time_text(at: datetime | None) -> str | None:
@@ -31,17 +34,24 @@ def precise_text(at: datetime | None) -> str | None:
     return f"{rfc3339(at)[:-1]}.{at.microsecond // 1_000:03}Z"
 
 
+@lru_cache(16_384)
+def _second_text(second: int) -> str:
+    """Strips are asked for again and again, and mostly show the same runs."""
+    return rfc3339(instant(second))
+
+
+def _millisecond_text(value: int) -> str:
+    second, rest = divmod(value, 1_000)
+    return f"{_second_text(second)[:-1]}.{rest:03}Z" if rest else _second_text(second)
+
+
 # ---- jobs and runs ---------------------------------------------------------------------------------------------------
 
 
 def outcome(run: Outcome) -> shapes.Outcome:
-    return shapes.Outcome(
-        run_id=run.run_id,
-        state=str(run.state),
-        scheduled_time=rfc3339(run.scheduled_time),
-        started_at=precise_text(run.started_at),
-        duration_seconds=run.seconds,
-    )
+    run_id, state, scheduled, started, seconds = run
+    begun = None if started is None else _millisecond_text(started)
+    return shapes.Outcome(run_id, _STATES[state], _second_text(scheduled // 1_000), begun, seconds)
 
 
 def job(record: JobRecord, outcomes: Iterable[Outcome] | None = None) -> shapes.Job:

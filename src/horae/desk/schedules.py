@@ -25,7 +25,7 @@ from horae.control.preview import (
 )
 from horae.control.views import JobsAsked
 from horae.core.decision import explain
-from horae.core.instant import aware, parse_instant, rfc3339
+from horae.core.instant import aware, rfc3339
 from horae.core.lint import warnings
 from horae.core.schedule import Cron
 from horae.core.window import Window
@@ -39,7 +39,11 @@ _MODIFIER = re.compile(r"(?:^|\s)@[a-z]+\(")
 _FIELD = re.compile(r"(?:^|\s)(?:name|command)=")
 _TZ = re.compile(r"(?:^|\s)@tz\(")
 _FILE = "krontab"
+_GONE = (None, "task", None, None)
+"""Of a job that was dropped between two looks."""
 _NO_WINDOW = Window.after(0)
+_SHORT, _FEW = 200, 50
+"""Letters, and starts, of what is worked out at once."""
 _MOST_WALKED = 5_000
 _MOST_DRAWN = 6_000
 """What the occurrences of a preview may take: anybody may ask for them, without any right."""
@@ -61,18 +65,10 @@ class Schedules(Part):
         return sights.SchedulePage(schedules=rows, total=page.total, next_offset=more)
 
     async def _rows(self, jobs: Sequence[JobRecord]) -> list[sights.ScheduleRow]:
-        """What the view has and a job's record has not is asked of the view itself, of the jobs that may be seen."""
-        if not jobs:
-            return []
-        names = ", ".join("'" + job.name.replace("'", "''") + "'" for job in jobs)
-        answered = await self.service.store.select(
-            f"SELECT name, id, kind, cron_spec, last_run_at FROM sys.cb_schedules WHERE name IN ({names})",  # noqa: S608 - names of jobs as the catalog has them, quoted
-            most=len(jobs),
-        )
-        known = {row[0]: row[1:] for row in answered}
+        known = await self.service.views.schedules([job.name for job in jobs])
         found = []
         for job in jobs:
-            number, kind, spec, last = known.get(job.name, (None, "task", None, None))
+            number, kind, spec, last = known.get(job.name, _GONE)
             found.append(
                 sights.ScheduleRow(
                     id=number,
@@ -80,7 +76,7 @@ class Schedules(Part):
                     kind=kind,
                     cron_spec=spec or None,
                     next_run_at=making.time_text(job.next_run_time),
-                    last_run_at=_moment(last),
+                    last_run_at=making.time_text(last),
                     last_enqueued_at=making.time_text(job.last_enqueued_at),
                     enabled=str(job.state) == "ENABLED",
                     created_at=rfc3339(job.created_at),
@@ -91,12 +87,24 @@ class Schedules(Part):
 
     async def preview(self, asked: asking.AskPreview) -> sights.Preview:
         now = await self.service.now()
+        if _is_quick(asked):
+            return previewed(asked, now)
         gone = threading.Event()
         try:
             return await asyncio.get_running_loop().run_in_executor(_previews, previewed, asked, now, gone.is_set)
         finally:
             # Whoever goes away before the answer leaves nothing behind that goes on.
             gone.set()
+
+
+def _is_quick(asked: asking.AskPreview) -> bool:
+    """Some starts of a schedule without a window: they are there before a thread would have begun."""
+    is_short = len(asked.text) <= _SHORT and not _is_line(asked.text.strip())
+    return is_short and asked.count <= _FEW and asked.year is None and asked.at is None
+
+
+def _is_line(text: str) -> bool:
+    return "\n" in text or _MODIFIER.search(text) is not None or _FIELD.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +150,8 @@ def previewed(asked: asking.AskPreview, now: datetime, stopped: Callable[[], boo
 
 def _read(asked: asking.AskPreview, start: datetime) -> _Subject:
     text = asked.text.strip()
-    is_line = "\n" in text or _MODIFIER.search(text) is not None or _FIELD.search(text) is not None
     given = {name: value for name in ("dialect", "gap", "fold") if (value := getattr(asked, name))}
-    if not is_line:
+    if not _is_line(text):
         schedule = read_schedule(text, tz=asked.timezone or "UTC", **given)
         return _Subject(schedule.anchored(start), text=text)
     for name in given:
@@ -225,9 +232,3 @@ def _findings(subject: _Subject, now: datetime) -> list[dict[str, object]]:
         return []
     job = KrontabJob("preview", "preview", schedule, _NO_WINDOW)
     return [{"severity": "warning", "code": code, "message": message} for code, message in warnings(job, now)]
-
-
-def _moment(value: object) -> str | None:
-    if value is None:
-        return None
-    return rfc3339(aware(value, "last_run_at") if isinstance(value, datetime) else parse_instant(str(value)))

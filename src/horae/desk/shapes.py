@@ -20,7 +20,7 @@ class Shape(Struct, frozen=True, kw_only=True, omit_defaults=False):
 # ---- jobs ------------------------------------------------------------------------------------------------------------
 
 
-class Outcome(Shape, frozen=True, kw_only=True):
+class Outcome(Shape, frozen=True, gc=False):
     """One of a job's latest runs."""
 
     run_id: str

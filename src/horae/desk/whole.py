@@ -17,10 +17,11 @@ from horae.core.liveness import SILENCE
 from horae.ddl.session import Session
 from horae.desk import asking, making, sights
 from horae.desk.about import Part
-from horae.desk.coming import merged_starts
+from horae.desk.coming import is_quick, merged_starts
+from horae.desk.shapes import Coming
 from horae.desk.words import ENDED
 from horae.errors import HoraeError, InvalidStatement
-from horae.store.port import NodeRecord, RunRecord
+from horae.store.port import JobRecord, NodeRecord, RunRecord
 
 OVERDUE = timedelta(seconds=30)
 """How late something may be before it counts as overdue."""
@@ -68,13 +69,7 @@ class Whole(Part):
             totals=await self._totals(jobs, now),
             running=[making.run(each) for each in running],
             waiting=[making.run(each) for each in waiting],
-            coming=await asyncio.to_thread(
-                merged_starts,
-                [job for job in jobs.jobs if job.next_run_time is not None],
-                waiting,
-                now,
-                _MOST_COMING,
-            ),
+            coming=await _coming([job for job in jobs.jobs if job.next_run_time is not None], waiting, now),
             failures=[making.run(each) for each in failures],
             recent=[making.run(each) for each in recent],
             bars=[sights.Bar(at=rfc3339(at), runs=dict(counts)) for at, counts in bars.items()],
@@ -196,6 +191,12 @@ class Whole(Part):
             default=None if known is None else known.default,
             description="" if known is None else known.description,
         )
+
+
+async def _coming(jobs: Sequence[JobRecord], waiting: Sequence[RunRecord], now: datetime) -> list[Coming]:
+    if is_quick(jobs):
+        return merged_starts(jobs, waiting, now, _MOST_COMING)
+    return await asyncio.to_thread(merged_starts, jobs, waiting, now, _MOST_COMING)
 
 
 def _is_due(run: RunRecord, now: datetime) -> bool:

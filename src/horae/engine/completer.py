@@ -10,7 +10,7 @@ from uuid import UUID
 from horae.core.lifecycle import RUNS, AttemptState, RunState, TaskState
 from horae.engine.hooks import Caller
 from horae.engine.live import LiveAttempt, LiveRun
-from horae.engine.parts import Part, Shared
+from horae.engine.parts import Part, Shared, breathe
 from horae.engine.runner import Runner
 from horae.engine.told import number_of, told
 from horae.engine.wakeup import Alarm
@@ -18,7 +18,7 @@ from horae.errors import StoreConflict, StoreError, StoreUnavailable
 from horae.events import LoopFailed, RunEnded, RunFenced, RunParked, RunReleased
 from horae.store.port import AttemptEnd, OutputChunk, Settled, Settlement, Start, Verdict
 
-AT_ONCE = 500
+AT_ONCE = 200
 _TERMINAL = RUNS.terminal
 
 
@@ -91,6 +91,7 @@ class Completer(Part):
             await self._alarm.wait()
             while self._line or self._chunks:
                 await self._turn()
+                await breathe()
             self._idle.set()
 
     async def settled(self) -> None:

@@ -15,7 +15,7 @@ from uuid import UUID
 from horae.engine.completer import Completer
 from horae.engine.hooks import Caller, first_time
 from horae.engine.live import LiveRun
-from horae.engine.parts import Part, Shared
+from horae.engine.parts import Part, Shared, breathe
 from horae.engine.runner import Runner
 from horae.engine.wakeup import Alarm
 from horae.errors import StoreConflict, StoreError
@@ -92,7 +92,7 @@ class Dispatcher(Part):
                 await asyncio.sleep(1.0)
             else:
                 if again:
-                    await asyncio.sleep(0)
+                    await breathe()
                 else:
                     await self.alarm.wait(self._until())
 
@@ -124,7 +124,7 @@ class Dispatcher(Part):
                     free = self._ledger.free - len(claims)
                     asked = look or self._backlog or ready
                     if free > 0 and asked and not self.draining:
-                        claims += await self._dispatch(free)
+                        claims += await self._dispatch(min(free, self._tuning.plan_batch))
                 finally:
                     runs = [self._adopt(claim) for claim in claims]
         except StoreError:

@@ -69,3 +69,13 @@ class Owner(Protocol):
     async def commit(self, run: LiveRun, attempt: LiveAttempt, end: AttemptEnd) -> None: ...
 
     def work_over(self) -> None: ...
+
+
+BREATHS = 4
+"""Turns of the event loop that others get between two of the engine's: an answer over HTTP takes about so many."""
+
+
+async def breathe() -> None:
+    """Lets others in this loop get something done, though there is more to do here."""
+    for _ in range(BREATHS):
+        await asyncio.sleep(0)

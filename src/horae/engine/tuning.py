@@ -28,7 +28,7 @@ class Tuning:
     sweep_every: float = 10.0
     retain_every: float = 3600.0
     job_history_retention_days: float | None = 30.0
-    plan_batch: int = 500
+    plan_batch: int = 200
     output_limit: int = 64 * 1024
     """Characters of output kept for one attempt."""
     result_limit: int = 64 * 1024

@@ -90,9 +90,19 @@ class Outcome(NamedTuple):
 
     run_id: str
     state: RunState
-    scheduled_time: datetime
-    started_at: datetime | None
+    scheduled_ms: int
+    started_ms: int | None
+    """In milliseconds since 1970, as the catalog has them: a page of jobs brings a thousand."""
     seconds: float | None
+
+
+class ScheduleSeen(NamedTuple):
+    """What `cb_schedules` has of a job and its record has not."""
+
+    number: int
+    kind: str
+    cron_spec: str | None
+    last_run_at: datetime | None
 
 
 class Tally(NamedTuple):
@@ -170,6 +180,12 @@ class Board(Protocol):
     async def last_runs(self, names: Sequence[str], most: int) -> Mapping[str, tuple[Outcome, ...]]:
         """The latest runs of each job, by nominal time, the newest first: those that have ended or are under way, not
         those that wait. Jobs without any are left out."""
+
+    async def schedules(self, names: Sequence[str]) -> Mapping[str, ScheduleSeen]:
+        """By the names of jobs. Those that are not there are left out."""
+
+    async def dependents(self, job: str, most: int) -> tuple[JobRecord, ...]:
+        """The jobs that wait for this one, by name; no more than `most`."""
 
     async def list_runs(self, asked: RunsAsked) -> tuple[RunRecord, ...]:
         """One page of runs. Raises RunNotFound for a `before` that is none."""

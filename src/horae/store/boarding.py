@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import nlargest
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from horae.core import ids
 from horae.core.access import user_uuid
@@ -22,13 +24,14 @@ from horae.store.board import (
     Overdue,
     Pace,
     RunsAsked,
+    ScheduleSeen,
     Seen,
     Tally,
     VersionRecord,
 )
 from horae.store.operating import run_not_found
 from horae.store.reading import job_records, run_records
-from horae.store.records import RunRecord
+from horae.store.records import JobRecord, RunRecord
 from horae.store.rows import (
     length,
     milliseconds,
@@ -45,8 +48,8 @@ WAITING = frozenset({RunState.PENDING, RunState.QUEUED})
 ACTIVE = WAITING | {RunState.RUNNING}
 FAILED = frozenset({RunState.FAILED, RunState.FAILED_STALE})
 EVERY = sorted(map(str, RunState))
-BEGUN = sorted(str(each) for each in RunState if each not in WAITING)
 ENDED = sorted(str(each) for each in RunState if each not in ACTIVE)
+_STATES = {str(each): each for each in RunState}
 _LAST = 2**62
 _FIRST_KEY, _BEHIND_KEYS = "schedule:", "schedule;"
 _FIRST_SECOND, _BEHIND_SECONDS = 10**9, 10**10
@@ -84,11 +87,20 @@ class Boarded(Transacting):
         if not keys or most < 1:
             return {}
         async with self._looking() as work:
-            rows = await work.transaction.rows("latest_runs", **_latest(list(keys), most, BEGUN))
-        found: dict[str, list[tuple[Any, ...]]] = {}
-        for row in rows:
-            found.setdefault(keys[row[0]], []).append(row)
-        return {name: tuple(map(_outcome, _newest(found[name], most))) for name in keys.values() if name in found}
+            rows = await work.transaction.rows("strips", jobs=list(keys), most=most)
+        found = {keys[uuid]: _strip(scheduled, others, most) for uuid, scheduled, others in rows}
+        return {name: found[name] for name in keys.values() if found.get(name)}
+
+    async def schedules(self, names: Sequence[str]) -> Mapping[str, ScheduleSeen]:
+        async with self._looking() as work:
+            rows = await work.transaction.rows("read_schedules", jobs=[str(ids.job_uuid(name)) for name in names])
+        return {name: ScheduleSeen(no, kind, text, optional_moment(last)) for name, no, kind, text, last in rows}
+
+    async def dependents(self, job: str, most: int) -> tuple[JobRecord, ...]:
+        async with self._looking() as work:
+            found = await work.transaction.rows("list_dependents", job=str(ids.job_uuid(job)), limit=most)
+            rows = await work.transaction.rows("read_jobs", jobs=[row[0] for row in found]) if found else []
+            return await job_records(work, rows)
 
     async def list_runs(self, asked: RunsAsked) -> tuple[RunRecord, ...]:
         chosen: dict[str, Any] = {
@@ -297,10 +309,25 @@ def _newest(rows: Sequence[tuple[Any, ...]], most: int) -> list[tuple[Any, ...]]
     return nlargest(most, rows, key=lambda row: (row[4], row[1]))
 
 
-def _outcome(row: tuple[Any, ...]) -> Outcome:
-    _, _, uuid, state, scheduled, _, started, completed = row
-    seconds = None if started is None or completed is None else (completed - started) / 1000
-    return Outcome(ids.RUN + uuid, RunState(state), moment(scheduled), optional_moment(started), seconds)
+_Strip: TypeAlias = list[tuple[int, str, str, int, int | None, int | None]]
+_read_strip = msgspec.json.Decoder(_Strip).decode
+
+
+def _strip(scheduled: str | None, others: str | None, most: int) -> tuple[Outcome, ...]:
+    rows = _read_strip(scheduled) if scheduled else []
+    more = _read_strip(others) if others else []
+    if more:
+        rows = nlargest(most, [*rows, *more], key=lambda row: (row[3], row[0]))
+    return tuple(
+        Outcome(
+            ids.RUN + uuid,
+            _STATES[state],
+            at,
+            started,
+            None if started is None or completed is None else (completed - started) / 1000,
+        )
+        for _, uuid, state, at, started, completed in rows
+    )
 
 
 # ---- the trail -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from horae.core.lifecycle import JobState, RunState
 from horae.errors import InvalidIdentifier, InvalidInput, RunNotFound
 from horae.store.board import JOB_ORDERS, Board, JobsAsked, Outcome, Pace, RunsAsked, Seen, Tally
 from horae.store.port import Admission, JobRecord, Origin, RunRecord, Store
+from horae.store.rows import milliseconds, optional_milliseconds
 from horae.store.vault import Vault
 from horae.testing.contract_builders import (
     BEGINNING,
@@ -200,8 +201,8 @@ class JobListContract(Contract):
                         Outcome(
                             run.run_id,
                             run.state,
-                            run.scheduled_time,
-                            run.started_at,
+                            milliseconds(run.scheduled_time),
+                            optional_milliseconds(run.started_at),
                             seconds(run.completed_at - run.started_at) if run.completed_at and run.started_at else None,
                         )
                         for run in islice(latest(begun), most)
@@ -209,6 +210,31 @@ class JobListContract(Contract):
             assert await store.last_runs([*names, "no such job"], most) == wanted
             assert "Beta" in wanted
         assert await store.last_runs([], 5) == {}
+
+    @scenario
+    async def test_schedules_say_when_a_job_last_ran_as_its_runs_do(self, scene: Scene) -> None:
+        store = await busy(scene)
+        jobs, runs = await store.jobs(), await every_run(store)
+        found = await store.schedules([*(each.name for each in jobs), "no such job"])
+        assert set(found) == {each.name for each in jobs}
+        assert len({each.number for each in found.values()}) == len(jobs)
+        for each in jobs:
+            begun = [run.started_at for run in runs if run.job_name == each.name and run.started_at is not None]
+            seen = found[each.name]
+            assert (seen.kind, seen.last_run_at) == ("task", max(begun, default=None))
+        assert found["Beta"].cron_spec == "0 * * * *"
+        assert not found["gamma_1"].cron_spec
+        assert await store.schedules([]) == {}
+
+    @scenario
+    async def test_dependents_are_the_jobs_that_wait_for_one(self, scene: Scene) -> None:
+        store = kept(scene)
+        await scene.define(job("first"), job("second", None, depends_on=("first",)))
+        await scene.define(job("another", None, depends_on=("first", "second")))
+        assert [each.name for each in await store.dependents("first", 10)] == ["another", "second"]
+        assert [each.name for each in await store.dependents("first", 1)] == ["another"]
+        assert await store.dependents("another", 10) == ()
+        assert await store.dependents("no such job", 10) == ()
 
 
 class RunListContract(Contract):

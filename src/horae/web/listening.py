@@ -16,7 +16,8 @@ from horae.errors import Conflict, InvalidConfiguration, shown
 from horae.web import origin
 from horae.web.live import Hub
 from horae.web.patience import PatientProtocol
-from horae.web.server import application
+from horae.web.rendering import warm
+from horae.web.server import Application
 from horae.web.site import Site
 
 UNIX = "unix:"
@@ -85,14 +86,15 @@ async def serve(
     key: str | None = None,
     connections: int = MOST_CONNECTIONS,
     handed: Sequence[socket.socket] = (),
+    share_port: bool = False,
 ) -> Listening:
     """Listens in the running loop, and answers when it does. `host` is an address, a name, or `unix:/path`; `port` 0
-    takes any that is free. `handed` sockets are bound already, to `host`, and are used instead. Raises Conflict for an
-    address that is taken, InvalidConfiguration for one that is none."""
-    app = application(site)
-    hub: Hub = app.state.hub
+    takes any that is free. `handed` sockets are bound already, to `host`, and are used instead. With `share_port`,
+    other processes may listen there too, where all of them say so. Raises Conflict for an address that is taken,
+    InvalidConfiguration for one that is none."""
+    app = Application(site)
     path = Path(host.removeprefix(UNIX)) if host.startswith(UNIX) and not handed else None
-    sockets = list(handed) or ([_unix_socket(path)] if path is not None else _sockets(host, port))
+    sockets = list(handed) or ([_unix_socket(path)] if path is not None else _sockets(host, port, share=share_port))
     try:
         config = _config(app, certificate, key, connections)
     except BaseException:
@@ -100,6 +102,7 @@ async def serve(
             each.close()
         raise
     server = _Server(config)
+    asyncio.get_running_loop().run_in_executor(None, warm)
     task = asyncio.get_running_loop().create_task(server.serve(sockets), name="horae web server")
     while not server.started:
         if task.done():
@@ -107,12 +110,12 @@ async def serve(
         await asyncio.sleep(0.005)
     scheme = "https" if certificate else "http"
     address = host if host.startswith(UNIX) else _address(scheme, host, sockets[0])
-    return Listening(server, hub, address, task, path)
+    return Listening(server, app.hub, address, task, path)
 
 
-def _config(app: object, certificate: str | None, key: str | None, connections: int) -> uvicorn.Config:
+def _config(app: Application, certificate: str | None, key: str | None, connections: int) -> uvicorn.Config:
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]  # Starlette is an ASGI application by its __call__
+        app,
         http=PatientProtocol,
         ws="none",
         lifespan="off",
@@ -139,7 +142,7 @@ def _config(app: object, certificate: str | None, key: str | None, connections: 
     return config
 
 
-def _sockets(host: str, port: int) -> list[socket.socket]:
+def _sockets(host: str, port: int, *, share: bool) -> list[socket.socket]:
     """One for each address of `host`, all on the same port."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -152,6 +155,8 @@ def _sockets(host: str, port: int) -> list[socket.socket]:
             each = socket.socket(family, kind, protocol)
             made.append(each)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if share:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             each.bind((where[0], chosen, *where[2:]))

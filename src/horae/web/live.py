@@ -12,11 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
 
-import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -26,18 +22,22 @@ from horae.desk.asking import Nothing
 from horae.desk.sights import Overview
 from horae.errors import HoraeError
 from horae.version import __version__
+from horae.web.changes import Change, Viewer, event
 from horae.web.problems import Refused, limited
+from horae.web.sharing import Shared
 from horae.web.site import Site, Visit
 
 RHYTHM = 0.5
+SLOWEST, BUSY = 2.0, 0.04
+"""Seconds between two beats where a server has much to do, and how late a beat is where it has."""
+GAP = 0.01
+"""Seconds from one viewer to the next, of those who are told the same."""
 KEEP_ALIVE = 15.0
 UNREAD = 10.0
 """Seconds that a viewer may leave an event unread."""
 OVERVIEW = 1.0
 OWN_OVERVIEW = 5.0
 """Seconds between two overviews; and where one has to be made for a viewer alone."""
-MOST_NAMES = 200
-"""Jobs, and runs, that one change names; what goes beyond is `more`."""
 OF_RUNS = (
     events.RunStarted,
     events.AttemptStarted,
@@ -66,97 +66,6 @@ OF_ALL = (
 _log = logging.getLogger("horae.web")
 
 
-@dataclass(slots=True)
-class Change:
-    """What has changed: runs with the jobs they are of, jobs, and whether there was more."""
-
-    jobs: set[str] = field(default_factory=set)
-    runs: dict[str, str] = field(default_factory=dict)
-    more: bool = False
-
-    def __bool__(self) -> bool:
-        return self.more or bool(self.jobs) or bool(self.runs)
-
-    def add(self, job: str | None, run_id: str | None) -> None:
-        if job is not None:
-            if len(self.jobs) < MOST_NAMES:
-                self.jobs.add(job)
-            elif job not in self.jobs:
-                self.more = True
-        if run_id is not None:
-            if len(self.runs) < MOST_NAMES:
-                self.runs[run_id] = job or ""
-            elif run_id not in self.runs:
-                self.more = True
-        if job is None and run_id is None:
-            self.more = True
-
-    def merge(self, other: Change, visible: Callable[[str], bool] | None = None) -> None:
-        for job in other.jobs:
-            if visible is None or visible(job):
-                self.add(job, None)
-        for run_id, job in other.runs.items():
-            if visible is None or visible(job):
-                self.add(job or None, run_id)
-        self.more = self.more or other.more
-
-    def told(self) -> bytes:
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return event("change", {"at": at, "jobs": sorted(self.jobs), "runs": sorted(self.runs), "more": self.more})
-
-
-class Viewer:
-    """One who watches, with what is still to be sent to them."""
-
-    def __init__(self, visit: Visit, *, overview: bool) -> None:
-        self.visit = visit
-        self.wants_overview = overview
-        self.change = Change()
-        self.told: bytes | None = None
-        self.change_told = self.change
-        """What is to be sent in words already, and the change that they tell of."""
-        self.overview: bytes | None = None
-        self.overview_at = float("-inf")
-        self.is_over = False
-        self._woken = asyncio.Event()
-
-    @property
-    def who(self) -> Principal:
-        return self.visit.who
-
-    @property
-    def sees_all(self) -> bool:
-        return holds(self.who, Privilege.VIEW_JOB_HISTORY)
-
-    def add(self, change: Change, visible: Callable[[str], bool] | None) -> None:
-        """Puts a further change together with what is still to be sent."""
-        if self.told is not None:
-            self.change.merge(self.change_told)
-            self.told = None
-        self.change.merge(change, visible)
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    async def next(self, timeout: float) -> bytes:
-        """What is to be sent; empty after `timeout` seconds without anything."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._woken.wait()
-        self._woken.clear()
-        parts = []
-        if self.told is not None:
-            parts.append(self.told)
-            self.told = None
-        elif self.change:
-            told, self.change = self.change, Change()
-            parts.append(told.told())
-        if self.overview is not None:
-            parts.append(self.overview)
-            self.overview = None
-        return b"".join(parts)
-
-
 class Hub:
     """Everybody who watches one server."""
 
@@ -167,8 +76,9 @@ class Hub:
         self._pending = Change()
         self._task: asyncio.Task[None] | None = None
         self._overview_at = float("-inf")
-        self._made: asyncio.Task[Overview] | None = None
-        self._made_at = float("-inf")
+        self._overviews = Shared(rhythm)
+        self.parts = Shared(rhythm)
+        """Parts of pages. Whoever is told of a change and asks again gets none from before it."""
         self._is_closed = False
 
     @property
@@ -219,12 +129,7 @@ class Hub:
         everything, however many ask."""
         if not holds(visit.who, Privilege.VIEW_JOB_HISTORY):
             return await visit.desk.overview(Nothing())
-        loop = asyncio.get_running_loop()
-        made = self._made
-        if made is None or loop.time() - self._made_at >= self._rhythm:
-            self._made_at = loop.time()
-            made = self._made = loop.create_task(visit.desk.overview(Nothing()), name="horae overview")
-        return await asyncio.shield(made)
+        return await self._overviews.get(None, lambda: visit.desk.overview(Nothing()))
 
     # ---- while anybody watches ---------------------------------------------------------------------------------------
 
@@ -235,9 +140,12 @@ class Hub:
             self._site.events.listen(lambda each: self._pending.add(None, None), *OF_ALL),
         ]
         elsewhere = asyncio.get_running_loop().create_task(self._watch_catalog(), name="horae live catalog")
+        loop = asyncio.get_running_loop()
+        wait = self._rhythm
         try:
             while True:
-                await asyncio.sleep(self._rhythm)
+                due = loop.time() + wait
+                await asyncio.sleep(wait)
                 pending, self._pending = self._pending, Change()
                 try:
                     await self._tell(pending)
@@ -247,6 +155,8 @@ class Hub:
                     self._pending.more = True
                 except Exception:  # noqa: BLE001 - pages that stand still are worse than one that was not told
                     _log.exception("live pages met an error nobody expected, and go on")
+                # Where the loop, and whoever else asks it, was kept waiting, those who watch are told more seldom.
+                wait = paced(wait, self._rhythm, loop.time() - due)
         finally:
             for stop in stops:
                 stop()
@@ -273,6 +183,8 @@ class Hub:
         limited_ones = [viewer for viewer in viewers if not viewer.sees_all]
         owners = await self._owners(pending) if pending and limited_ones else {}
         if pending:
+            self.parts.forget()
+            self._overviews.forget()
             told = pending.told()
             for viewer in viewers:
                 if viewer.sees_all and not viewer.change and viewer.told is None:
@@ -280,8 +192,15 @@ class Hub:
                     viewer.told, viewer.change_told = told, pending
                 else:
                     viewer.add(pending, None if viewer.sees_all else _sight(viewer.who, owners))
-                viewer.wake()
+            self._wake(viewers)
         await self._tell_overview([viewer for viewer in viewers if viewer.wants_overview], has_news=bool(pending))
+
+    def _wake(self, viewers: Sequence[Viewer]) -> None:
+        """One after the other: whoever is told asks for more, and so many at once would keep each other waiting."""
+        loop = asyncio.get_running_loop()
+        gap = min(GAP, self._rhythm / max(len(viewers), 1))
+        for place, viewer in enumerate(viewers):
+            loop.call_later(place * gap, viewer.wake)
 
     async def _owners(self, pending: Change) -> dict[str, str]:
         store = await self._site.store()
@@ -299,12 +218,17 @@ class Hub:
             told = event("overview", await self.overview(shared[0].visit))
             for viewer in shared:
                 viewer.overview, viewer.overview_at = told, now
-                viewer.wake()
+            self._wake(shared)
         for viewer in viewers:
             if not viewer.sees_all and now - viewer.overview_at >= OWN_OVERVIEW:
                 viewer.overview_at = now
                 viewer.overview = event("overview", await viewer.visit.desk.overview(Nothing()))
                 viewer.wake()
+
+
+def paced(wait: float, rhythm: float, late: float) -> float:
+    """How long until the next beat, after one that came, and was done, so many seconds late."""
+    return max(rhythm, min(wait * 2, SLOWEST) if late > BUSY else wait / 2)
 
 
 def _sight(who: Principal, owners: dict[str, str]) -> Callable[[str], bool]:
@@ -313,10 +237,6 @@ def _sight(who: Principal, owners: dict[str, str]) -> Callable[[str], bool]:
         return bool(job) and holds(who, Privilege.VIEW_JOB_HISTORY, job, owner=owner)
 
     return sees
-
-
-def event(name: str, value: Any) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(value) + b"\n\n"
 
 
 class EventResponse(Response):

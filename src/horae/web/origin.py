@@ -6,6 +6,7 @@ request shows itself by the name it asks for (Host), and by what browsers say of
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -33,6 +34,7 @@ def address(scope: Scope, site: Site) -> str:
     return found
 
 
+@lru_cache(1024)
 def is_loopback(host: str) -> bool:
     """Whether an address, or a name, is this machine's own for itself."""
     if host in (UNIX, "localhost") or host.endswith(".localhost"):
@@ -91,6 +93,7 @@ def _split(url: str) -> tuple[str, int] | None:
     return parts.hostname.rstrip("."), port if port is not None else 443 if parts.scheme == "https" else 80
 
 
+@lru_cache(1024)
 def _plain(text: str) -> str | None:
     """An address in its one form, IPv4 inside IPv6 taken out; None where it is none."""
     try:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from starlette.datastructures import URLPath
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
 from horae.web.problems import method_not_allowed, not_found
@@ -44,10 +42,8 @@ class Place:
         return found if all(found.values()) else None
 
 
-class Table(BaseRoute):
+class Table:
     """All places of a site, in one table by the number of segments."""
-
-    name = ""
 
     def __init__(self) -> None:
         self._places: defaultdict[int, list[Place]] = defaultdict(list)
@@ -85,11 +81,6 @@ class Table(BaseRoute):
             return Place("options", "/", {}), _options(listed), {}
         raise method_not_allowed(method, ", ".join(sorted(allowed | {"OPTIONS"})))
 
-    # ---- as Starlette asks -------------------------------------------------------------------------------------------
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        return (Match.FULL, {}) if scope["type"] == "http" else (Match.NONE, {})
-
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         place, endpoint, named = self.find(scope["method"], scope["raw_path"])
         scope["route"] = place
@@ -97,9 +88,6 @@ class Table(BaseRoute):
         request = Request(scope, receive, send)
         response = await endpoint(request, named)
         await response(scope, receive, send)
-
-    def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
-        raise NoMatchFound(name, path_params)
 
 
 def _options(allowed: str) -> Endpoint:

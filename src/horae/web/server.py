@@ -14,11 +14,10 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from horae.core.jobtable import JOB_FILE_SCHEMA
 from horae.desk.operations import OPERATIONS, PREFIX
@@ -34,31 +33,38 @@ from horae.web.problems import Problem, invalid
 from horae.web.reading import body_of, decoded_body, query
 from horae.web.rendering import render
 from horae.web.routing import Endpoint, Table
+from horae.web.sharing import COMPRESSED, LEVEL, Part
 from horae.web.site import Site, Visit
 from horae.web.statics import Statics
 
-_COMPRESSED = 1024
+
+class Application:
+    """The web application of one site. `hub` has the live viewers: whoever stops the server closes it."""
+
+    def __init__(self, site: Site) -> None:
+        entrance = Entrance(site)
+        self.hub = hub = Hub(site)
+        self.table = table = Table()
+        for operation in OPERATIONS:
+            endpoint = operation_endpoint(operation, entrance, hub)
+            table.add(api_path(operation), operation.name, endpoint, operation.method)
+        _add_service(table, site, entrance, hub)
+        _add_pages(table, site, entrance, hub)
+        self._door = Door(_compressing(table.handle), site, _problem_page)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._door(scope, receive, send)
 
 
-def application(site: Site) -> Starlette:
-    """The web application of one site. `app.state.hub` has the live viewers: whoever stops the server closes it."""
-    entrance = Entrance(site)
-    hub = Hub(site)
-    table = Table()
-    for operation in OPERATIONS:
-        table.add(api_path(operation), operation.name, operation_endpoint(operation, entrance, hub), operation.method)
-    _add_service(table, site, entrance, hub)
-    _add_pages(table, site, entrance)
-    app = Starlette(
-        routes=[table],
-        middleware=[
-            Middleware(Door, site=site, told=_problem_page),
-            Middleware(GZipMiddleware, minimum_size=_COMPRESSED, compresslevel=5),
-        ],
-    )
-    app.state.hub = hub
-    app.state.table = table
-    return app
+def _compressing(app: ASGIApp) -> ASGIApp:
+    """For those who can read what is compressed; the others have none of its cost."""
+    compressed = GZipMiddleware(app, minimum_size=COMPRESSED, compresslevel=LEVEL)
+
+    async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
+        accepts = any(name == b"accept-encoding" and b"gzip" in value for name, value in scope["headers"])
+        await (compressed if accepts else app)(scope, receive, send)
+
+    return chosen
 
 
 # ---- the API besides operations --------------------------------------------------------------------------------------
@@ -108,9 +114,9 @@ def _fixed(value: object, media_type: str) -> Endpoint:
 # ---- pages -----------------------------------------------------------------------------------------------------------
 
 
-def _add_pages(table: Table, site: Site, entrance: Entrance) -> None:
+def _add_pages(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None:
     for path, name, page in ALL_PAGES:
-        table.add(path, name, _login_page(page, entrance) if name == "login" else _page(page, entrance))
+        table.add(path, name, _login_page(page, entrance) if name == "login" else _page(page, entrance, hub))
 
     async def sign_in(request: Request, named: dict[str, str]) -> Response:
         """By a form, which gets a page, or by JSON, which gets the session's end."""
@@ -140,15 +146,28 @@ def _is_form(request: Request) -> bool:
     return media == "application/x-www-form-urlencoded"
 
 
-def _page(page: Page, entrance: Entrance) -> Endpoint:
+def _page(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
     async def endpoint(request: Request, named: dict[str, str]) -> Response:
+        parts = request.headers.get("x-fragment")
         try:
-            visit = await entrance.visit(request, is_page=True)
+            visit = await entrance.visit(request, is_page=parts is None)
         except LoginFailed:
-            if "x-fragment" in request.headers or "authorization" in request.headers:
+            if parts is not None or "authorization" in request.headers:
                 raise
             return _to_login(request)
-        return await page(visit, request)
+        if parts is None:
+            return await page(visit, request)
+
+        request.scope["state"]["overview"] = hub.overview
+
+        async def made() -> Part:
+            return Part(await page(visit, request))
+
+        key = visit.who, visit.sign_in, request.scope["raw_path"], request.scope["query_string"], parts
+        # Whoever has just done something says so, and is not shown what was made before.
+        is_fresh = request.headers.get("cache-control") == "no-cache"
+        part = await hub.parts.get(key, made, is_fresh=is_fresh)
+        return part.response(request.headers.get("accept-encoding", ""))
 
     return endpoint
 

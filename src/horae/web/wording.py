@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 
 TONES = ("ok", "run", "wait", "warn", "bad", "stop", "skip", "miss", "off")
 """What a colour can mean. Each has a sign too: nobody has to tell colours apart."""
@@ -54,6 +55,7 @@ def label(state: str) -> str:
     return _known(state)[2]
 
 
+@lru_cache(256)
 def _known(state: str) -> tuple[str, str, str]:
     found = _WORDS.get(state.upper())
     return found or ("skip", "dot", state.replace("_", " ").capitalize())
@@ -63,6 +65,7 @@ def parsed(at: str) -> datetime:
     return datetime.fromisoformat(at)
 
 
+@lru_cache(4096)
 def utc_text(at: str | None) -> str:
     """`2026-03-01 09:00:00 UTC`."""
     return f"{parsed(at):%Y-%m-%d %H:%M:%S} UTC" if at else NOTHING

@@ -56,7 +56,9 @@ class Measure:
 
 
 async def page(visit: Visit, request: Request) -> Response:
-    seen = await visit.desk.overview(Nothing())
+    # Parts are asked for when something changed, by all who look at once: they share what all see.
+    shared = request.scope["state"].get("overview") if "x-fragment" in request.headers else None
+    seen = await (visit.desk.overview(Nothing()) if shared is None else shared(visit))
     span = request.query_params.get("span", "1h")
     span = span if span in SPANS else "1h"
     now = moment(seen.now) or datetime.now(UTC)

@@ -15,6 +15,7 @@ const WORDS = { live: "Live", away: "Not connected", connecting: "Connecting" };
 const waiting = new Map();
 const fetched = new Map();
 const later = new Map();
+const anew = new Set(); // what must not be an answer that somebody else got a moment ago
 let latest = 0;
 let timer = null;
 
@@ -54,6 +55,7 @@ export function refresh(section, soon = false) {
   const source = sourceOf(section);
   if (!waiting.has(source)) waiting.set(source, new Set());
   waiting.get(source).add(section.id);
+  if (soon) anew.add(source);
   timer ??= setTimeout(fetchAll, Math.max(0, latest + PAUSE - Date.now()));
 }
 /** Has everything that is live fetched again. */
@@ -70,9 +72,10 @@ async function fetchAll() {
 
 async function fetchOne(source, ids) {
   for (const id of ids) fetched.set(id, Date.now());
+  const cache = anew.delete(source) ? "reload" : "default";
   let answer;
   try {
-    answer = await fetch(source, { headers: { "X-Fragment": [...ids].join(" ") }, credentials: "same-origin", redirect: "manual" });
+    answer = await fetch(source, { headers: { "X-Fragment": [...ids].join(" ") }, cache, credentials: "same-origin", redirect: "manual" });
   } catch { return; }
   if ("leaving" in document.documentElement.dataset) return;
   if (answer.type === "opaqueredirect" || [401, 404].includes(answer.status)) {

@@ -133,6 +133,54 @@ CROSS JOIN LATERAL (
     ORDER BY m.scheduled_time DESC, m.run_no DESC LIMIT :most
 ) s;
 
+-- name: read_schedules
+-- As `cb_schedules` has it.
+SELECT
+    j.job_name, j.job_no, CASE WHEN j.job_type = 'TASKS' THEN 'flow' ELSE 'task' END, j.schedule_text,
+    greatest(
+        (
+            SELECT r.started_at FROM sys.job_runs r
+            WHERE r.job_uuid = j.job_uuid AND r.idempotency_key >= 'schedule:' AND r.idempotency_key < 'schedule;'
+                AND r.started_at IS NOT NULL
+            ORDER BY r.idempotency_key DESC LIMIT 1
+        ),
+        (SELECT max(m.started_at) FROM sys.job_runs m WHERE m.job_uuid = j.job_uuid AND m.origin <> 'SCHEDULE')
+    )
+FROM sys.jobs j
+WHERE j.job_uuid = ANY (:jobs::uuid[]);
+
+-- name: list_dependents
+SELECT j.job_uuid FROM sys.job_dependencies d
+JOIN sys.jobs j ON j.job_uuid = d.job_uuid
+WHERE d.depends_on_job_uuid = :job::uuid
+ORDER BY j.job_name
+LIMIT :limit;
+
+-- name: strips
+-- Of each job, as many as asked for of those that have begun, by nominal time: scheduled ones, and all others. As JSON:
+-- a thousand small rows take longer to hand over than to find.
+SELECT
+    wanted.uuid,
+    (
+        SELECT json_agg(json_build_array(run_no, job_run_uuid, state, scheduled_time, started_at, completed_at))::text
+        FROM (
+            SELECT * FROM sys.job_runs r
+            WHERE r.job_uuid = wanted.uuid AND r.idempotency_key >= 'schedule:' AND r.idempotency_key < 'schedule;'
+                AND r.state <> 'PENDING' AND r.state <> 'QUEUED'
+            ORDER BY r.idempotency_key DESC LIMIT :most
+        ) s
+    ),
+    (
+        SELECT json_agg(json_build_array(run_no, job_run_uuid, state, scheduled_time, started_at, completed_at))::text
+        FROM (
+            SELECT * FROM sys.job_runs m
+            WHERE m.job_uuid = wanted.uuid AND m.origin <> 'SCHEDULE'
+                AND m.state <> 'PENDING' AND m.state <> 'QUEUED'
+            ORDER BY m.scheduled_time DESC, m.run_no DESC LIMIT :most
+        ) s
+    )
+FROM unnest(:jobs::uuid[]) AS wanted (uuid);
+
 -- name: newest_run
 SELECT coalesce(max(run_no), 0) FROM sys.job_runs;
 

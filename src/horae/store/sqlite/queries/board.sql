@@ -133,6 +133,57 @@ CROSS JOIN sys.job_runs r ON r.run_no IN (
     ORDER BY m.scheduled_time DESC, m.run_no DESC LIMIT :most
 );
 
+-- name: read_schedules
+-- As `cb_schedules` has it.
+SELECT
+    j.job_name, j.job_no, CASE WHEN j.job_type = 'TASKS' THEN 'flow' ELSE 'task' END, j.schedule_text,
+    nullif(max(
+        coalesce((
+            SELECT r.started_at FROM sys.job_runs r
+            WHERE r.job_uuid = j.job_uuid AND r.idempotency_key >= 'schedule:' AND r.idempotency_key < 'schedule;'
+                AND r.started_at IS NOT NULL
+            ORDER BY r.idempotency_key DESC LIMIT 1
+        ), 0),
+        coalesce((
+            SELECT max(m.started_at) FROM sys.job_runs m INDEXED BY job_runs_manual
+            WHERE m.job_uuid = j.job_uuid AND m.origin <> 'SCHEDULE'
+        ), 0)
+    ), 0)
+FROM json_each(:jobs) w
+CROSS JOIN sys.jobs j ON j.job_uuid = w.value;
+
+-- name: list_dependents
+SELECT j.job_uuid FROM sys.job_dependencies d
+CROSS JOIN sys.jobs j ON j.job_uuid = d.job_uuid
+WHERE d.depends_on_job_uuid = :job
+ORDER BY j.job_name
+LIMIT :limit;
+
+-- name: strips
+-- Of each job, as many as asked for of those that have begun, by nominal time: scheduled ones, and all others. As JSON:
+-- a thousand small rows take longer to hand over than to find.
+SELECT
+    j.value,
+    (
+        SELECT json_group_array(json_array(run_no, job_run_uuid, state, scheduled_time, started_at, completed_at))
+        FROM (
+            SELECT * FROM sys.job_runs s
+            WHERE s.job_uuid = j.value AND s.idempotency_key >= 'schedule:' AND s.idempotency_key < 'schedule;'
+                AND s.state <> 'PENDING' AND s.state <> 'QUEUED'
+            ORDER BY s.idempotency_key DESC LIMIT :most
+        )
+    ),
+    (
+        SELECT json_group_array(json_array(run_no, job_run_uuid, state, scheduled_time, started_at, completed_at))
+        FROM (
+            SELECT * FROM sys.job_runs m INDEXED BY job_runs_manual
+            WHERE m.job_uuid = j.value AND m.origin <> 'SCHEDULE'
+                AND m.state <> 'PENDING' AND m.state <> 'QUEUED'
+            ORDER BY m.scheduled_time DESC, m.run_no DESC LIMIT :most
+        )
+    )
+FROM json_each(:jobs) j;
+
 -- name: newest_run
 SELECT coalesce(max(run_no), 0) FROM sys.job_runs;
 

@@ -1,0 +1,80 @@
+"""Servers that only serve, beside a worker that schedules and runs; and several on one port."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from tests.cli.inside import inside
+from tests.serving.served import PROGRAM, served, until
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def test_a_server_that_only_serves_answers_for_what_a_worker_runs(folder: Path) -> None:
+    with served(folder, "prog:app", "--node", "back", command="worker") as worker:
+        with served(folder, "--http-only", "--http", "127.0.0.1:0") as server:
+            assert (server.said["node"], server.said["slots"], server.said["jobs"]) == (None, 0, 2)
+            status, admitted = server.ask("/api/v1/jobs/quick/trigger", {})
+            assert status == 202
+            until(lambda: server.run_of("quick") == "COMPLETED", "the run")
+            assert server.ask(f"/api/v1/runs/{admitted['run_id']}")[1]["run"]["state"] == "COMPLETED"
+            assert [each["name"] for each in server.ask("/api/v1/nodes")[1]["nodes"]] == ["back"]
+            assert server.ask("/healthz")[0] == server.ask("/readyz")[0] == 200
+            assert "scheduler_jobs_running_total" in server.ask("/metrics")[1]
+            assert server.stop() == 0
+        assert worker.stop() == 0
+
+
+def test_a_server_that_only_serves_runs_nothing(folder: Path) -> None:
+    with served(folder, "prog:app", command="worker") as worker:
+        assert worker.stop() == 0
+    with served(folder, "--http-only", "--http", "127.0.0.1:0") as server:
+        run = server.ask("/api/v1/jobs/quick/trigger", {})[1]["run_id"]
+        assert server.ask("/api/v1/overview")[1]["nodes"] == 0
+        assert server.ask(f"/api/v1/runs/{run}")[1]["run"]["state"] in ("PENDING", "QUEUED")
+        assert server.stop() == 0
+
+
+def test_several_servers_share_a_port_where_all_of_them_say_so(folder: Path) -> None:
+    with served(folder, "--http-only", "--share-port", "--http", "127.0.0.1:0") as first:
+        address = urlsplit(first.said["address"]).netloc
+        with served(folder, "--http-only", "--share-port", "--http", address) as second:
+            assert second.said["address"] == first.said["address"]
+            processes = {first.process.pid, second.process.pid}
+            # The system chooses by connection: sooner or later each of them is asked.
+            until(lambda: _left_over(processes, second), "both to be asked")
+            with served(folder, "--http-only", "--http", address, fails=True) as third:
+                assert third.ended() == 1
+                assert "Choose another port" in third.log
+            assert first.stop() == 0
+            assert second.ask("/healthz")[0] == 200
+            assert second.stop() == 0
+
+
+def _left_over(processes: set[int], server: object) -> bool:
+    processes.discard(server.ask("/healthz")[1]["details"]["node"]["process"])  # type: ignore[attr-defined]
+    return not processes
+
+
+def test_what_nobody_would_run_is_refused(folder: Path) -> None:
+    with served(folder, "prog:app", "--http-only", fails=True) as server:
+        assert server.ended() == 2
+        assert "horae worker prog:app" in server.log
+    with served(folder, "--http-only", "--http", "off", fails=True) as server:
+        assert server.ended() == 2
+        assert "nothing to do" in server.log
+
+
+def test_without_what_serving_takes_it_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("horae.cli.serving.find_spec", lambda name: None if name == "uvicorn" else sys)
+    shown = inside("serve", "--http", "127.0.0.1:0")
+    assert shown.code == 2
+    assert "horae[server]" in shown.errors

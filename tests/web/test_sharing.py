@@ -1,0 +1,103 @@
+"""What many ask for at once is made once; nobody is shown what was made before they were told of a change."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from starlette.responses import HTMLResponse
+from tests.web.serving import Served
+
+from horae.web.sharing import Part, Shared
+
+PART = {"x-fragment": "jobs"}
+
+
+class Maker:
+    """Counts how often something was made."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def make(self) -> int:
+        self.count += 1
+        made = self.count
+        await self.gate.wait()
+        if made == 13:
+            raise ValueError("unlucky")
+        return made
+
+
+def test_those_who_ask_at_once_get_what_was_made_once() -> None:
+    async def scene() -> None:
+        maker, shared = Maker(), Shared(60.0)
+        maker.gate.clear()
+        asked = [asyncio.create_task(shared.get("key", maker.make)) for _ in range(5)]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        maker.gate.set()
+        assert await asyncio.gather(*asked[1:]) == [1, 1, 1, 1]
+        assert await shared.get("key", maker.make) == 1
+        assert await shared.get("another", maker.make) == 2
+
+    asyncio.run(scene())
+
+
+def test_what_is_old_or_forgotten_is_made_again_and_so_is_what_must_be_fresh() -> None:
+    async def scene() -> None:
+        maker, shared = Maker(), Shared(60.0)
+        assert await shared.get("key", maker.make) == 1
+        assert await shared.get("key", maker.make, is_fresh=True) == 2
+        assert await shared.get("key", maker.make) == 2
+        shared.forget()
+        assert await shared.get("key", maker.make) == 3
+        brief = Shared(0.0)
+        assert [await brief.get("key", maker.make) for _ in range(2)] == [4, 5]
+
+    asyncio.run(scene())
+
+
+def test_what_failed_is_tried_again_by_the_next() -> None:
+    async def scene() -> None:
+        maker, shared = Maker(), Shared(60.0)
+        maker.count = 12
+        with pytest.raises(ValueError, match="unlucky"):
+            await shared.get("key", maker.make)
+        assert await shared.get("key", maker.make) == 14
+
+    asyncio.run(scene())
+
+
+def test_a_part_is_compressed_for_those_who_read_that_and_plain_for_the_others() -> None:
+    part = Part(HTMLResponse("<p>" + "word " * 500 + "</p>", headers={"cache-control": "no-store"}))
+    plain, packed = part.response(""), part.response("br, gzip")
+    assert gzip.decompress(bytes(packed.body)) == bytes(plain.body)
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.headers["content-length"] == str(len(bytes(packed.body)))
+    assert "content-encoding" not in plain.headers
+    assert plain.headers["cache-control"] == packed.headers["cache-control"] == "no-store"
+    assert part.response("gzip").body is packed.body
+    assert "vary" not in Part(HTMLResponse("short")).response("gzip").headers
+
+
+def test_a_part_of_a_page_has_nothing_of_the_frame_around_it(served: Served) -> None:
+    with served.client() as client:
+        whole, part = client.get("/jobs").text, client.get("/jobs", headers=PART).text
+    assert 'id="jobs"' in whole
+    assert 'id="jobs"' in part
+    for frame in ("<head>", 'name="csrf"', 'id="who"', "<footer", "<dialog", "i-horae"):
+        assert frame in whole
+        assert frame not in part
+
+
+def test_a_part_is_the_same_for_a_moment_unless_somebody_asks_for_it_anew(served: Served) -> None:
+    with served.client() as client:
+        client.get("/jobs", headers=PART)
+        client.post("/api/v1/jobs/nightly/pause", json={"note": "for the holidays"})
+        anew = client.get("/jobs", headers={**PART, "cache-control": "no-cache"}).text
+        assert "for the holidays" in anew
+        # What was made for one is there for the next.
+        assert "for the holidays" in client.get("/jobs", headers=PART).text
