@@ -1,9 +1,11 @@
-"""`python -m bench.service`: a server under load: runs by the thousand, requests, and people who watch.
+"""`python -m bench.service`: servers under load: runs by the thousand, requests, and people who watch.
 
-Starts `horae serve` as a process of its own on a new catalog, first with nothing to do, then with jobs that each run
-every second and viewers who watch the live stream; both times the API is asked at a steady rate: lists, one job, its
-calendar, the overview, and runs started by hand. At the end the server is told to stop, and every slot between the
-first and the last is looked for in the catalog: each must have run, once. `--json` prints figures for machines.
+Starts `horae serve` on a new catalog, as one process that also runs the jobs, and once more as two servers on one port
+beside a `horae worker`; first with nothing to do, then with jobs that each run every second, and viewers who watch the
+live stream and fetch the parts of their pages again when they are told to, as browsers do. Both times the API is asked
+at a steady rate: lists, one job, the overview, a preview, and runs started by hand. At the end all are told to stop,
+and every slot between the first and the last is looked for in the catalog: each must have run, once. `--json` prints
+figures for machines.
 """
 
 from __future__ import annotations
@@ -172,6 +174,8 @@ async def _pressed(address: str, given: argparse.Namespace, *, viewers: int) -> 
     load = await press(address, REQUESTS, given.rate, given.seconds)
     await asyncio.gather(*watching)
     load.messages, load.parts = seen.messages, seen.parts
+    load.refused["viewer"] = seen.refused["viewer"]
+    load.first = load.first or seen.first
     return load
 
 
@@ -219,7 +223,8 @@ def _show(found: dict[str, dict[str, Any]], given: argparse.Namespace) -> None:
     rows = [[kind, *(f"{1000 * each['by_request'][kind]:.1f} ms" for each in found.values())] for kind in kinds]
     print(table(["p99 of", *found], rows))
     for kind, each in found.items():
-        print(f"\n{kind}: {each['messages_a_second']:.2f} messages a second to each viewer; {each['states']}")
+        print(f"\n{kind}: {each['messages_a_second']:.2f} messages a second to each viewer, ", end="")
+        print(f"{each['parts']} parts of pages (p99 {1000 * each['parts_p99']:.0f} ms); {each['states']}")
         if each["first_refusal"]:
             print(f"first refusal: {each['first_refusal']}")
 

@@ -97,6 +97,9 @@ async def watch(url: str, until: float, load: Load, page: tuple[str, str, float]
                 load.parts.append(perf_counter() - latest)
     except TimeoutError:
         pass
+    except (OSError, asyncio.IncompleteReadError) as error:
+        load.refused["viewer"] += 1
+        load.first = load.first or f"a viewer of {path}: {type(error).__name__} {error}"
     finally:
         again.close()
         load.messages.append(count)
