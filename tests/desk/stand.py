@@ -79,7 +79,7 @@ class Stand:
 
     async def again(self, name: str) -> Asker:
         """The same user, with what they may by now."""
-        return Asker(Desk(self.service(await as_user(self.store, name)), About("1.2.3", "token")))
+        return Asker(Desk(self.service(await as_user(self.store, name)), About("1.2.3", "session")))
 
     # ---- what an engine would do -------------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ def test_whoever_asks_is_told_who_they_are(playing: Playing) -> None:
         await stand.store.add_members(["ops"], ["ann"])
         ann = await (await stand.again("ann")).ask("me")
         assert (ann.name, ann.is_admin, ann.roles) == ("ann", False, ["ops"])
-        assert (ann.grants, ann.sign_in) == (["VIEW JOB HISTORY ON JOB etl"], "token")
+        assert (ann.grants, ann.sign_in) == (["VIEW JOB HISTORY ON JOB etl"], "session")
 
     playing(scene)
 

@@ -13,7 +13,7 @@ from tests.store.catalogs import Place, minutely
 from tests.store.databases import Databases
 from tests.store.joining import Worker, with_worker
 
-from horae.core.lifecycle import RunState
+from horae.core.lifecycle import JobState, RunState
 from horae.core.schedule import Cron
 from horae.errors import StoreConflict, StoreUnavailable
 from horae.store.catalog import Catalog
@@ -122,3 +122,23 @@ def test_which_job_a_claimed_run_is_of_is_kept_while_its_own_transaction_comes_t
         assert set(worker.store._claimed) == {worker.claim.run_no}
 
     asyncio.run(with_worker(place, body))
+
+
+def test_what_is_told_of_a_job_is_made_again_only_where_something_changed(place: Place) -> None:
+    store = place.store(ManualClock())
+
+    async def body() -> None:
+        await store.open()
+        await store.define([minutely("a"), minutely("b")])
+        first = await store.jobs()
+        again = await store.jobs()
+        assert all(one is other for one, other in zip(first, again, strict=True))
+        await store.set_state("a", JobState.PAUSED)
+        paused, same = await store.jobs()
+        assert (paused.state, same) == (JobState.PAUSED, first[1])
+        assert same is first[1]
+        await store.define([minutely("b", Cron("0 5 * * *"))])
+        assert (await store.jobs(["b"]))[0].definition.spec.schedule == Cron("0 5 * * *")
+        await store.close()
+
+    asyncio.run(body())

@@ -115,7 +115,9 @@ class Served:
     def run(self, job: str) -> str:
         """Triggers a job, and waits until the run has ended; its id."""
         with self.client() as client:
-            run_id: str = client.post(f"/api/v1/jobs/{job}/trigger").json()["run_id"]
+            answer = client.post(f"/api/v1/jobs/{job}/trigger")
+            assert answer.status_code == 202, answer.text
+            run_id: str = answer.json()["run_id"]
 
             def has_ended() -> bool:
                 return not client.get(f"/api/v1/runs/{run_id}").json()["is_active"]

@@ -63,6 +63,15 @@ def test_the_first_credential_closes_the_door_and_its_loss_does_not_open_it(tmp_
         assert client.get("/api/v1/me").status_code == 401
 
 
+def test_a_token_makes_no_other_token_unless_it_is_an_administrators(guarded: Served) -> None:
+    guarded.user("guest")
+    with guarded.client() as client:
+        refused = client.post("/api/v1/tokens", json={"lasts": None}, headers=bearer(guarded.token("guest")))
+        assert (refused.status_code, refused.json()["code"]) == (403, "access_denied")
+        made = client.post("/api/v1/tokens", json={"user": "guest"}, headers=bearer(guarded.token("local")))
+        assert made.status_code == 201
+
+
 def test_a_token_that_is_unknown_opens_nothing_and_leaves_a_row(client: httpx.Client, guarded: Served) -> None:
     for token in ("nonsense", "x" * 5_000, "é", '"', "a b"):
         response = client.get("/api/v1/jobs", headers={b"authorization": f"Bearer {token}".encode()})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FRESH = 2.0
 """Seconds for which an answer says that the store is there."""
-PATIENCE = 3.0
+PATIENCE = 8.0
 LITTLE_PATIENCE = 1.0
 """Seconds that a store has for a question of no weight; and one that was lost, to show that it is back."""
 

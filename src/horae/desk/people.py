@@ -54,6 +54,9 @@ class People(Part):
         return persons.Tokens(tokens=[making.token(each, now) for each in found])
 
     async def create_token(self, asked: asking.CreateToken) -> persons.NewToken:
+        if self.about.sign_in == "token":
+            # One that ends soon would else make one that never does. Administrators can have any, by other ways too.
+            await self.service.gate.require_admin("make a token by way of another token")
         made = await self.service.tokens.create(asked.user, label=asked.label, lasts=asked.lasts)
         return persons.NewToken(token=making.token(made.record, await self.service.now()), secret=made.secret)
 

@@ -14,11 +14,12 @@ from horae.core.needs import needs
 from horae.core.progress import first_starts
 from horae.core.schedule import Once
 from horae.errors import InvalidDefinition, shown
-from horae.store.driver import Transaction
-from horae.store.records import Definition, Start
+from horae.store.driver import Row, Transaction
+from horae.store.records import Definition, JobRecord, Start
 from horae.store.rows import length, payload_text, required
 
 MOST_CACHED = 200_000
+MOST_RECORDS = 2_000
 MOST_WORKED_OUT = 2_000
 
 
@@ -112,6 +113,8 @@ class DefinitionCache:
         """`find` gives the schedule behind a custom one's import path, None where this process has none."""
         self.find = find
         self.known: dict[tuple[str, int], Compiled] = {}
+        self.records: dict[str, tuple[Row, JobRecord]] = {}
+        """What was told of jobs last, with the rows that said so."""
         self._rhythms: dict[object, object] = {}
 
     def put(self, job_uuid: str, definition: Definition) -> Compiled:
@@ -124,6 +127,11 @@ class DefinitionCache:
         if len(self.known) > MOST_CACHED:
             del self.known[next(iter(self.known))]
         return compiled
+
+    def keep_record(self, row: Row, record: JobRecord) -> None:
+        self.records[row[0]] = row, record
+        if len(self.records) > MOST_RECORDS:
+            del self.records[next(iter(self.records))]
 
     def get(self, job_uuid: str, version: int) -> Compiled | None:
         return self.known.get((job_uuid, version))

@@ -12,7 +12,7 @@ from horae.core.lifecycle import AttemptState, JobState, RunState, TaskState
 from horae.core.report import AttemptRow, RunRow, TaskRow
 from horae.store.driver import Row
 from horae.store.operating import run_not_found
-from horae.store.records import Claim, History, JobRecord, Passed, RunRecord, Totals
+from horae.store.records import Claim, Definition, History, JobRecord, Passed, RunRecord, Totals
 from horae.store.rows import JobRow, moment, optional_json, optional_moment, run_record, to_json, uuid_of
 from horae.store.work import Work
 
@@ -32,17 +32,27 @@ async def jobs(
 
 async def job_records(work: Work, rows: Sequence[Row]) -> tuple[JobRecord, ...]:
     """From rows as `list_jobs` has them."""
-    found = [(JobRow(row[:-2]), *row[-2:]) for row in rows]
-    await work.cache.load(work.transaction, [(job.uuid, job.version) for job, _, _ in found])
-    return tuple(_job_record(work, job, by, owner) for job, by, owner in found)
+    await work.cache.load(work.transaction, [(row[0], row[2]) for row in rows])
+    return tuple(_job_record(work, row) for row in rows)
 
 
-def _job_record(work: Work, job: JobRow, by: str, owner: str) -> JobRecord:
+def _job_record(work: Work, row: Row) -> JobRecord:
+    """Most jobs are as they were when somebody last looked: then so is what is told of them."""
+    definition = work.cache[row[0], row[2]].definition
+    known = work.cache.records.get(row[0])
+    if known is not None and known[0] == row and known[1].definition is definition:
+        return known[1]
+    record = _new_record(definition, JobRow(row[:-2]), *row[-2:])
+    work.cache.keep_record(row, record)
+    return record
+
+
+def _new_record(definition: Definition, job: JobRow, by: str, owner: str) -> JobRecord:
     return JobRecord(
         job.name,
         job.version,
         JobState(job.state),
-        work.definition(job).definition,
+        definition,
         moment(job.created_at),
         moment(job.updated_at),
         by,

@@ -102,7 +102,7 @@ async def serve(
             each.close()
         raise
     server = _Server(config)
-    asyncio.get_running_loop().run_in_executor(None, warm)
+    warm()
     task = asyncio.get_running_loop().create_task(server.serve(sockets), name="horae web server")
     while not server.started:
         if task.done():

@@ -10,6 +10,7 @@ import json
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -136,10 +137,15 @@ _environment = lru_cache(environment)
 
 
 def warm() -> None:
-    """Reads every template, so that nobody waits for it who asks for the first page."""
+    """Reads every template beside everything else, so that nobody waits for it who asks for the first page."""
     made = _environment()
-    for name in made.list_templates(["html"]):
-        made.get_template(name)
+
+    def read() -> None:
+        for name in made.list_templates(["html"]):
+            made.get_template(name)
+
+    # Nobody has to wait for it, at the end of the process least of all.
+    Thread(target=read, name="horae-templates", daemon=True).start()
 
 
 def wanted(request: Request) -> frozenset[str] | None:
