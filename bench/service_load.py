@@ -21,6 +21,8 @@ class Load:
     """What came back: seconds by kind of request, how many were refused or broke, and what viewers were told."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    early: list[float] = field(default_factory=list)
+    """Seconds of requests that came while servers and connections were still cold."""
     refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     parts: list[float] = field(default_factory=list)
     """Seconds that parts of pages took."""
@@ -106,8 +108,11 @@ async def watch(url: str, until: float, load: Load, page: tuple[str, str, float]
         writer.close()
 
 
-async def press(url: str, requests: Sequence[tuple[str, str, str, bytes]], rate: float, seconds: float) -> Load:
-    """Asks `requests` (kind, method, path, body) in turn, `rate` a second, for so long."""
+async def press(
+    url: str, requests: Sequence[tuple[str, str, str, bytes]], rate: float, seconds: float, cold: float
+) -> Load:
+    """Asks `requests` (kind, method, path, body) in turn, `rate` a second, for so long; what is asked within the first
+    `cold` seconds counts apart."""
     load = Load()
     free: asyncio.Queue[Connection] = asyncio.Queue()
     connections = [Connection(url) for _ in range(CONNECTIONS)]
@@ -124,7 +129,7 @@ async def press(url: str, requests: Sequence[tuple[str, str, str, bytes]], rate:
             return
         finally:
             free.put_nowait(connection)
-        load.seconds[kind].append(perf_counter() - due)
+        (load.early if due - begun < cold else load.seconds[kind]).append(perf_counter() - due)
         if status >= 400:
             load.refused[kind] += 1
             load.first = load.first or f"{method} {path}: {status} {answer[:200]!r}"

@@ -17,7 +17,8 @@ def test_the_demo_serves_a_world_with_a_past_that_goes_on_live_and_leaves_nothin
         tmp_path, "--http", "127.0.0.1:0", command="demo", environment={"TMPDIR": str(temporary)}, fails=False
     ) as world:
         assert world.said["jobs"] >= 12
-        with urllib.request.urlopen(world.said["address"]) as answer:  # noqa: S310 - our own server on loopback
+        jobs = world.said["address"].rstrip("/") + "/jobs"
+        with urllib.request.urlopen(jobs) as answer:  # noqa: S310 - our own server on loopback
             page = answer.read().decode()
         assert "legacy-export" in page
         assert world.ask("/healthz")[0] == 200

@@ -24,6 +24,7 @@ class Views:
         self.turn: asyncio.Event | None = None
 
     async def tally(self, since: datetime, until: datetime, step: timedelta) -> tuple[Tally, ...]:
+        assert step > timedelta(0), "a catalog refuses to count nothing"
         self.asked.append((since, until))
         count = sum(1 for each in self.ends if since <= each < until)
         if self.turn is not None:
@@ -81,6 +82,13 @@ def test_an_end_that_is_committed_late_is_counted_once() -> None:
         found = counted(catalog, views, moment)[-1]
         # It is seen at the latest when its minute is settled, and by then all agree.
         assert found == 0 if second < 120 else found <= 1 if second < 150 else found == 1, second
+
+
+def test_an_hour_that_is_over_and_not_settled_yet_keeps_its_counts_second_by_second() -> None:
+    catalog, views = Catalog(), Views([NOON - timedelta(seconds=1), NOON - timedelta(minutes=20)])
+    for second in range(-5, 200):
+        moment = NOON + timedelta(seconds=second)
+        assert counted(catalog, views, moment)[-2 if second >= 0 else -1] == 2, second
 
 
 def test_the_day_moves_on_and_what_is_older_is_forgotten() -> None:

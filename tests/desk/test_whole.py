@@ -18,6 +18,16 @@ from horae.testing.contract_builders import BEGINNING, HOURLY, job
 Playing = Callable[[Scene], None]
 
 
+def test_the_overview_is_there_at_every_second_of_the_turn_of_an_hour(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        stand.clock.set(BEGINNING.replace(minute=59, second=55))
+        for _ in range(120):
+            assert len((await stand.ask("overview")).bars) == 24
+            stand.clock.advance("1s")
+
+    playing(scene)
+
+
 def test_the_overview_of_an_empty_catalog_is_empty(playing: Playing) -> None:
     async def scene(stand: Stand) -> None:
         found = await stand.ask("overview")

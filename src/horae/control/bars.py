@@ -101,6 +101,9 @@ async def _lately(memory: _Memory, views: Views, hour: datetime, since: datetime
 
 async def _counted(views: Views, since: datetime, until: datetime) -> Counts:
     found: Counts = Counter()
+    if since >= until:
+        # An hour that is over, but not settled yet, has been read to its end.
+        return found
     for _, state, count in await views.tally(since, until, until - since):
         found[str(state)] += count
     return found

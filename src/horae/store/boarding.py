@@ -121,7 +121,9 @@ class Boarded(Transacting):
             jobs = await _jobs_of(work, asked.job, asked.seen_by)
             numbers = await _run_numbers(work, jobs, asked.states, chosen)
             rows = await work.transaction.rows("read_runs", runs=numbers) if numbers else []
-            return await run_records(work, rows)
+            records = await run_records(work, rows)
+        # What was chosen a moment ago may have gone on since.
+        return tuple(each for each in records if not asked.states or each.state in asked.states)
 
     async def tally(
         self,

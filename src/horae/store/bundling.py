@@ -84,6 +84,9 @@ class Bundle:
                 self._over = "One of the verbs of this transaction failed, so nothing of it can be kept"
             raise
 
+    def reading(self) -> AbstractAsyncContextManager[Transaction]:
+        return self.transaction(write=False)
+
     def looking(self) -> AbstractAsyncContextManager[Transaction]:
         """Sees what the verbs before it wrote, so it is a part like them."""
         return self.transaction(write=False)

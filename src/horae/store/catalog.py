@@ -71,7 +71,7 @@ class Catalog(Vaulted, Boarded, Visited):
         return self.driver.transaction_limit
 
     async def now(self) -> datetime:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             return work.moment
 
     async def open(self) -> None:
@@ -335,7 +335,7 @@ class Catalog(Vaulted, Boarded, Visited):
         after: str | None = None,
         limit: int = 1000,
     ) -> tuple[JobRecord, ...]:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             return await reading.jobs(work, names, tag, state, after, limit)
 
     async def runs(
@@ -347,7 +347,7 @@ class Catalog(Vaulted, Boarded, Visited):
         before: str | None = None,
         limit: int = 100,
     ) -> tuple[RunRecord, ...]:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             return await reading.runs(work, job=job, state=state, active=active, before=before, limit=limit)
 
     async def history(self, run_id: str) -> History:
@@ -357,20 +357,20 @@ class Catalog(Vaulted, Boarded, Visited):
     async def previous_starts(self, claims: Sequence[Claim]) -> Mapping[str, datetime]:
         if not claims:
             return {}
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             return await reading.previous_starts(work, claims)
 
     async def totals(self) -> Totals:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             return await reading.totals(work)
 
     async def nodes(self) -> tuple[NodeRecord, ...]:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             rows = await work.transaction.rows("list_nodes")
         free = await self.driver.free_locks([row[0] for row in rows if row[2] == "ALIVE"])
         return tuple(keeping.node_record(row, free) for row in rows)
 
     async def read_output(self, attempt_id: str) -> str:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             rows = await work.transaction.rows("read_output", attempt=attempt_id.removeprefix("attempt_"))
             return "".join(row[0] for row in rows)

@@ -201,8 +201,12 @@ class Driver(Protocol):
     def transaction(self, *, write: bool = True) -> AbstractAsyncContextManager[Transaction]:
         """A transaction; with `write=False` a consistent snapshot to read from."""
 
+    def reading(self) -> AbstractAsyncContextManager[Transaction]:
+        """To read what one statement tells, or several whose answers need not be of one moment: what the first named
+        may be gone when the second asks for it. `now` may be a reading of up to a second ago, carried on."""
+
     def looking(self) -> AbstractAsyncContextManager[Transaction]:
-        """A consistent snapshot to read from for as long as it takes: whoever works on the catalog is not held up."""
+        """As `reading`, for as long as it takes: whoever works on the catalog is not held up."""
 
     def joined(self, limit: float) -> AbstractAsyncContextManager[JoinedTransaction]:
         """A transaction that also takes foreign statements, and that keeps nobody else from a connection.

@@ -7,7 +7,11 @@ Rules that hold for every verb:
   called again with the same arguments: what was written is recognised by its key, its version or its fence.
 - **One clock.** `now` is read once per transaction, by the store: the server's clock on PostgreSQL, the host's on
   SQLite, or the clock injected for tests and simulations. It never goes back within one open store. (A transaction
-  that a task joined reads it again when the run is settled.)
+  that a task joined reads it again when the run is settled. What only reads may go on from a reading of at most a
+  second ago, by the time that has passed since.)
+- **Reading is not deciding.** What people look at (`jobs`, `runs`, `totals`, `nodes`, the Board) may be put together
+  from several statements, each of which sees what was committed when it began: on PostgreSQL a transaction around them
+  would be most of the cost. A run's whole `history` is of one moment.
 - **Lock first, judge second.** What a decision depends on is locked by one statement and read by a later one, then core
   decides, then one batch writes. (A claim may be one statement: it judges nothing but the rows it locks.) Locks are
   taken in the order nodes, pools, jobs, runs, each in key order; a verb that can do without a row that is locked skips

@@ -34,7 +34,13 @@ class Transacting:
             raise
 
     @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[Work]:
+        """For one statement, or several whose answers need not be of one moment."""
+        async with self.driver.reading() as transaction:
+            yield Work(transaction, self._cache)
+
+    @asynccontextmanager
     async def _looking(self) -> AsyncIterator[Work]:
-        """As `_work`, for what only reads and may take a while."""
+        """As `_reading`, for what may take a while."""
         async with self.driver.looking() as transaction:
             yield Work(transaction, self._cache)

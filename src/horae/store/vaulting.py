@@ -35,7 +35,7 @@ class Vaulted(Transacting):
             return await granting.role_grants(work, name)
 
     async def password_hash(self, name: str) -> str | None:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             return await granting.password_hash(work, name)
 
     async def users(self) -> tuple[UserRecord, ...]:
@@ -106,7 +106,7 @@ class Vaulted(Transacting):
     # ---- settings, procedures, secrets -------------------------------------------------------------------------------
 
     async def settings(self) -> Mapping[str, Any]:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             return await holding.settings(work)
 
     async def set_setting(self, name: str, value: Any, *, by: str = "local") -> None:
@@ -114,7 +114,7 @@ class Vaulted(Transacting):
             await holding.set_setting(work, name, value, by)
 
     async def procedures(self) -> Mapping[str, str]:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             return await holding.procedures(work)
 
     async def register_procedures(self, procedures: Mapping[str, str], *, by: str = "local") -> None:
@@ -184,6 +184,6 @@ class Vaulted(Transacting):
         return await self.driver.select(sql, most, seconds)
 
     async def job_of_attempt(self, attempt_id: str) -> str | None:
-        async with self._work(write=False) as work:
+        async with self._reading() as work:
             rows = await work.transaction.rows("job_of_attempt", attempt=attempt_id.removeprefix(ids.ATTEMPT))
             return rows[0][0] if rows else None

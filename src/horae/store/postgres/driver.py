@@ -10,25 +10,25 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from hashlib import sha256
-from time import monotonic, time_ns
+from time import monotonic
 from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.types.string import TextLoader
-from psycopg_pool import AsyncConnectionPool
 
-from horae.core.instant import EPOCH
 from horae.core.liveness import RECONNECTION
-from horae.errors import ClockImplausible, NotACatalog, StoreError, StoreUnavailable
+from horae.errors import NotACatalog, StoreError, StoreUnavailable
 from horae.store.driver import Clock, Row
+from horae.store.postgres.clock import ServerClock
 from horae.store.postgres.failures import shown_place, translated
 from horae.store.postgres.joining import PostgresJoined, clean, select
+from horae.store.postgres.pooling import Checked, Connection, Pool
 from horae.store.postgres.running import Callers
-from horae.store.postgres.transaction import CLOCK, PLANNING, PostgresMigrator, PostgresTransaction, Prepared, undo
+from horae.store.postgres.transaction import PLANNING, PostgresMigrator, PostgresTransaction, Prepared, undo
 from horae.store.records import Rows
 
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
@@ -40,9 +40,6 @@ MOST_JOINED = 10
 """Connections for transactions that tasks join; they are opened as they are needed, and closed after a minute."""
 MOST_LOOKING = 4
 """Connections for pages and lists, opened and closed likewise: a long look leaves the engine its own."""
-YEAR_MS = 366 * 86_400_000
-Connection = AsyncConnection[Row]
-Pool = AsyncConnectionPool[Connection]
 Made = TypeVar("Made", bound=PostgresTransaction)
 
 
@@ -60,7 +57,7 @@ class PostgresDriver:
     def __init__(self, url: str, *, clock: Clock | None = None, connections: int = 4, patience: float = 30.0) -> None:
         self.url = url
         self.place = shown_place(url)
-        self._clock = clock
+        self._clock = ServerClock(clock)
         self._connections = connections
         self._patience = patience
         self._pool: Pool | None = None
@@ -71,7 +68,6 @@ class PostgresDriver:
         self._held: set[UUID] = set()
         self._locked: set[UUID] = set()
         self._wishes: list[tuple[str, UUID, asyncio.Future[bool]]] = []
-        self._last = 0
         self._changes = 1
         self._condition = asyncio.Condition()
         self._prepared = Prepared(injected=clock is not None)
@@ -84,16 +80,16 @@ class PostgresDriver:
         async with translated(self.place):
             probe = await AsyncConnection.connect(self.url, autocommit=True, connect_timeout=10)
             try:
-                await self._check_clock(probe)
+                await self._clock.check(probe, self.place)
             finally:
                 await probe.close()
             self._pool = self._made_pool(min_size=1, max_size=self._connections)
             # A connection that broke while it was idle costs a verb that is repeated; there, a task's whole work.
             self._joining = self._made_pool(
-                min_size=0, max_size=MOST_JOINED, max_idle=60.0, reset=clean, check=AsyncConnectionPool.check_connection
+                min_size=0, max_size=MOST_JOINED, max_idle=60.0, reset=clean, check=Pool.check_connection
             )
             self._looks = self._made_pool(
-                min_size=0, max_size=MOST_LOOKING, max_idle=60.0, check=AsyncConnectionPool.check_connection
+                min_size=0, max_size=MOST_LOOKING, max_idle=60.0, configure=_configure_look, check=Checked()
             )
             await self._pool.open(wait=True)
         self._listening = asyncio.create_task(self._listen())
@@ -121,10 +117,24 @@ class PostgresDriver:
         async with self._within(self._pool, self._made, write=write) as transaction:
             yield transaction
 
+    def reading(self) -> AbstractAsyncContextManager[PostgresTransaction]:
+        return self._plainly(self._pool)
+
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[PostgresTransaction]:
-        async with self._within(await self._opened(self._looks), self._made, write=False) as transaction:
+        async with self._plainly(await self._opened(self._looks)) as transaction:
             yield transaction
+
+    @asynccontextmanager
+    async def _plainly(self, pool: Pool | None) -> AsyncIterator[PostgresTransaction]:
+        """Without BEGIN, COMMIT and the clock: three trips for one statement would be most of what a page costs."""
+        pool, connection = await self._borrowed(pool)
+        try:
+            async with translated(self.place):
+                now = await self._clock.glance(connection)
+            yield self._made(connection, now)
+        finally:
+            await pool.putconn(connection)
 
     def _made(self, connection: Connection, now: int) -> PostgresTransaction:
         return PostgresTransaction(connection, self._prepared, now)
@@ -134,7 +144,7 @@ class PostgresDriver:
         """Whoever waits for a statement can stop waiting, so nothing here has to mind the limit."""
 
         def made(connection: Connection, now: int) -> PostgresJoined:
-            return PostgresJoined(connection, self._prepared, now, self.place, self._read_clock, self._callers)
+            return PostgresJoined(connection, self._prepared, now, self.place, self._clock.read, self._callers)
 
         async with self._within(await self._opened(self._joining), made) as transaction:
             yield transaction
@@ -145,7 +155,7 @@ class PostgresDriver:
         pool, connection = await self._borrowed(await self._opened(self._joining))
         try:
             async with translated(self.place):
-                now = await self._begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                now = await self._clock.begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             return await select(PostgresTransaction(connection, self._prepared, now), self._callers, sql, most, seconds)
         finally:
             await undo(connection)
@@ -167,7 +177,7 @@ class PostgresDriver:
         try:
             async with translated(self.place):
                 begin = "BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-                now = await self._begin(connection, begin)
+                now = await self._clock.begin(connection, begin)
             transaction = made(connection, now)
             yield transaction
             async with translated(self.place):
@@ -185,7 +195,7 @@ class PostgresDriver:
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Without BEGIN and COMMIT. `:now` is the server's clock, but never before what this process has seen."""
-        parameters["now"] = self._last if self._clock is None else self._clock_reading()
+        parameters["now"] = self._clock.last if self._clock.injected is None else self._clock.told()
         pool, connection = await self._borrowed(self._pool)
         try:
             async with translated(self.place):
@@ -197,14 +207,14 @@ class PostgresDriver:
             raise
         finally:
             await pool.putconn(connection)
-        self._last = max(self._last, rows[0][0])
+        self._clock.seen(rows[0][0])
         return rows
 
     @asynccontextmanager
     async def migration(self) -> AsyncIterator[PostgresMigrator]:
         async with self.transaction() as transaction:
             await transaction.raw("SELECT pg_advisory_xact_lock(hashtext('horae.migration'))")
-            yield PostgresMigrator(transaction, self.place, injected=self._clock is not None)
+            yield PostgresMigrator(transaction, self.place, injected=self._clock.injected is not None)
 
     async def changed(self, seen: int, timeout: float | None) -> int:
         async with self._condition:
@@ -251,7 +261,7 @@ class PostgresDriver:
     async def free_locks(self, nodes: Sequence[str]) -> set[str]:
         if not nodes:
             return set()
-        async with self.transaction(write=False) as transaction:
+        async with self.reading() as transaction:
             rows = await transaction.raw(
                 "SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks"
                 " WHERE locktype = 'advisory' AND objsubid = 1"
@@ -263,14 +273,9 @@ class PostgresDriver:
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _made_pool(self, **options: Any) -> Pool:
-        return AsyncConnectionPool(
-            self.url,
-            open=False,
-            timeout=self._patience,
-            kwargs={"autocommit": True, "prepare_threshold": 1},
-            configure=_configure,
-            **options,
-        )
+        options = {"configure": _configure} | options
+        kwargs = {"autocommit": True, "prepare_threshold": 1}
+        return Pool(self.url, open=False, timeout=self._patience, kwargs=kwargs, **options)
 
     async def _borrowed(self, pool: Pool | None) -> tuple[Pool, Connection]:
         """A connection, and the pool it goes back to: the store may be closed before that."""
@@ -278,44 +283,6 @@ class PostgresDriver:
             raise StoreUnavailable(f"The store {self.place} is not open", hint="Await its open() first.")
         async with translated(self.place):
             return pool, await pool.getconn()
-
-    async def _begin(self, connection: Connection, begin: str) -> int:
-        """BEGIN and the clock in one round trip."""
-        if self._clock is not None:
-            await connection.execute(begin)
-            return await self._read_clock(connection)
-        async with connection.pipeline():
-            await connection.execute(begin)
-            cursor = await connection.execute(f"SELECT {CLOCK}")
-        self._last = max(self._last, (await cursor.fetchall())[0][0])
-        return self._last
-
-    async def _read_clock(self, connection: Connection) -> int:
-        if self._clock is not None:
-            self._last = self._clock_reading()
-        else:
-            cursor = await connection.execute(f"SELECT {CLOCK}")
-            self._last = max(self._last, (await cursor.fetchall())[0][0])
-        return self._last
-
-    def _clock_reading(self) -> int:
-        """The injected clock, never before what was seen."""
-        assert self._clock is not None
-        elapsed = self._clock() - EPOCH
-        now = elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
-        return max(self._last, now)
-
-    async def _check_clock(self, connection: AsyncConnection[Row]) -> None:
-        """The server's clock decides what is due; if it is a year from ours, one of them is wrong."""
-        if self._clock is not None:
-            return
-        server = (await (await connection.execute(f"SELECT {CLOCK}")).fetchall())[0][0]
-        here = time_ns() // 1_000_000
-        if abs(server - here) > YEAR_MS:
-            raise ClockImplausible(
-                f"The clock of {self.place} and this machine's differ by {abs(server - here) // 86_400_000} days",
-                hint="Set the one that is wrong, then start again.",
-            )
 
     async def _listen(self) -> None:
         """Keeps the listening connection, its locks and its reconnections; poll once after every LISTEN."""
@@ -383,6 +350,11 @@ async def _configure(connection: AsyncConnection[Any]) -> None:
         await connection.execute(text)
     if connection.info.parameter_status("client_encoding") != "UTF8":
         raise NotACatalog("The database's encoding is not UTF-8", hint="Create the database with ENCODING 'UTF8'.")
+
+
+async def _configure_look(connection: AsyncConnection[Any]) -> None:
+    await _configure(connection)
+    await connection.execute("SET default_transaction_read_only = on")
 
 
 def _unknown(place: str) -> StoreUnavailable:

@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -112,12 +112,15 @@ class SqliteDriver:
         async with self._within(SqliteTransaction, write=write) as transaction:
             yield transaction
 
+    def reading(self) -> AbstractAsyncContextManager[SqliteTransaction]:
+        return self.transaction(write=False)
+
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[SqliteTransaction]:
         """In threads, on connections of their own; in memory, where there is only this one, it holds up the loop."""
         self.connection  # noqa: B018 - raises where the store is not open
         if self.path == ":memory:":
-            async with self._within(SqliteTransaction, write=False) as transaction:
+            async with self.reading() as transaction:
                 yield transaction
         else:
             async with self._looks.transaction(self._now()) as look:

@@ -1,0 +1,51 @@
+"""The pools of connections that we use: psycopg's, but that they end where their program does."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from horae.store.driver import Row
+
+Connection = AsyncConnection[Row]
+FRESH = 1.0
+"""Seconds for which a connection that was used is taken to be there still."""
+
+
+class Pool(AsyncConnectionPool[Connection]):
+    """A worker of psycopg's that is cancelled while it works takes that for a fault of the work, and waits for more: a
+    program that ends by an error, without closing its store, would never end."""
+
+    @classmethod
+    async def worker(cls, q: Any) -> None:
+        await super().worker(_UntilCancelled(q))  # type: ignore[arg-type]  # a queue in all that a worker asks of it
+
+
+class _UntilCancelled:
+    """What a worker has to do, until its task is cancelled."""
+
+    def __init__(self, queue: asyncio.Queue[Any]) -> None:
+        self._queue = queue
+
+    async def get(self) -> Any:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return await self._queue.get()
+
+
+class Checked:
+    """A pool's `check`: whether a connection that was idle for a while is there still."""
+
+    def __init__(self) -> None:
+        self._used: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
+
+    async def __call__(self, connection: Connection) -> None:
+        if monotonic() - self._used.get(connection, float("-inf")) > FRESH:
+            await Pool.check_connection(connection)
+        self._used[connection] = monotonic()
