@@ -85,7 +85,7 @@ async def watch(url: str, until: float, load: Load, page: tuple[str, str, float]
     writer.write(
         f"GET /api/v1/events?overview=1 HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\r\n".encode()
     )
-    count = 0
+    count, told = 0, ""
     try:
         while (left := until - perf_counter()) > 0:
             data = await asyncio.wait_for(reader.read(1 << 16), left)
@@ -93,9 +93,12 @@ async def watch(url: str, until: float, load: Load, page: tuple[str, str, float]
                 break
             changes = data.count(b"event: change")
             count += changes
+            if changes:
+                told = data[data.rfind(b'"at":"') + 6 :].partition(b'"')[0].decode()
             if changes and perf_counter() - latest >= every:
                 latest = perf_counter()
-                await again.ask("GET", path, more=f"X-Fragment: {ids}\r\nAccept-Encoding: gzip\r\n")
+                more = f"X-Fragment: {ids}\r\nX-Told: {told}\r\nAccept-Encoding: gzip\r\n"
+                await again.ask("GET", path, more=more)
                 load.parts.append(perf_counter() - latest)
     except TimeoutError:
         pass

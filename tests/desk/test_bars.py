@@ -131,3 +131,21 @@ def test_two_who_ask_at_once_do_not_count_twice() -> None:
         return [sum(counts.total() for counts in answer.values()) for answer in answers]
 
     assert asyncio.run(both()) == [1, 1, 1]
+
+
+def test_a_minute_that_another_question_settles_meanwhile_is_not_told_twice() -> None:
+    catalog, views = Catalog(), Views([NOON + timedelta(seconds=each) for each in range(180)])
+
+    async def both() -> list[int]:
+        # The first has looked up to where minutes are settled, and waits for what came lately.
+        now = NOON + timedelta(minutes=2)
+        await ended_by_hour(catalog, views, now)  # type: ignore[arg-type]  # as above
+        views.turn = asyncio.Event()
+        first = asyncio.create_task(ended_by_hour(catalog, views, now + timedelta(seconds=20)))  # type: ignore[arg-type]  # as above
+        await asyncio.sleep(0)
+        turn, views.turn = views.turn, None
+        later = await ended_by_hour(catalog, views, now + timedelta(seconds=100))  # type: ignore[arg-type]  # as above
+        turn.set()
+        return [list(found.values())[-1].total() for found in (await first, later)]
+
+    assert asyncio.run(both()) == [180, 180]

@@ -12,6 +12,7 @@ from tests.engine.world import offsets, simulate, states
 
 from horae import Cron, Every, Horae, Run
 from horae.errors import InvalidDefinition, InvalidPolicy
+from horae.store.port import Admission, Origin
 from horae.testing.simulation import Simulation
 
 
@@ -34,6 +35,19 @@ class Count:
             self.done += 1
 
         return work
+
+
+def test_a_node_with_many_slots_fills_them_at_once_however_many_it_takes_at_a_time() -> None:
+    app, count = Horae("sqlite://", max_concurrent_jobs=500), Count()
+    app.job("job", None, overlap="allow")(count.task(3600))
+
+    async def body(sim: Simulation) -> None:
+        assert sim.store is not None
+        await sim.store.admit([Admission("job", Origin.TRIGGER, "local", key=str(each)) for each in range(450)])
+        await sim.advance("1s")
+        assert count.now == 450
+
+    simulate(app, body)
 
 
 @pytest.mark.parametrize("slots", [1, 3])

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import sys
+import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from tests.cli.inside import inside
-from tests.serving.served import PROGRAM, served, until
+from tests.serving.served import PATIENCE, PROGRAM, served, until
+from tests.store.databases import Databases
+
+BEATING = """
+from horae import Every, Horae
+
+app = Horae("sqlite:///horae.db")
+
+
+@app.job("beat", Every("1s"))
+async def beat() -> None: ...
+"""
 
 
 @pytest.fixture
@@ -30,6 +42,28 @@ def test_a_server_that_only_serves_answers_for_what_a_worker_runs(folder: Path) 
             assert "scheduler_jobs_running_total" in server.ask("/metrics")[1]
             assert server.stop() == 0
         assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_live_pages_are_told_of_what_a_worker_runs_elsewhere(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = "sqlite:///horae.db"
+    if kind == "postgres":
+        databases: Databases = request.getfixturevalue("databases_18")
+        store = databases.emptied()
+    (tmp_path / "prog.py").write_text(BEATING)
+    with (
+        served(tmp_path, "prog:app", "--store", store, command="worker") as worker,
+        served(tmp_path, "--http-only", "--http", "127.0.0.1:0", "--store", store) as server,
+    ):
+        stream = f"{server.said['address'].rstrip('/')}/api/v1/events"
+        with urllib.request.urlopen(stream, timeout=PATIENCE) as events:  # noqa: S310 - our own server on loopback
+            # Nobody does anything but the worker, on its schedule.
+            changes = (line for line in events if line.startswith(b"event: change"))
+            assert next(changes)
+            assert next(changes)
+        assert server.stop() == worker.stop() == 0
 
 
 def test_a_server_that_only_serves_runs_nothing(folder: Path) -> None:

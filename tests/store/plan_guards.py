@@ -105,6 +105,8 @@ BOARD = (
     Guard("latest_runs", (ROWID, BY_KEY, "job_runs_manual"), _BY_KEY_AND_BY_HAND,
           (("jobs", _JOBS[:50]), ("most", 20), *_PAGE[:1], ("states", ["COMPLETED"]), *_PAGE[3:6], *_KEYS), sorts=True),
     Guard("newest_run", (), ("job_runs_number",)),
+    Guard("mark_of_runs", ("job_runs_active",), ("job_runs_number", "job_runs_active"), (("node", job(1)),),
+          scans="job_runs_active"),
     Guard("page_of_runs", (ROWID,), ("job_runs_number",), (("jobs", None), *_PAGE)),
     Guard("page_of_active_runs", ("job_runs_active",), ("job_runs_active",), (("jobs", None), *_PAGE), sorts=True,
           scans="job_runs_active"),

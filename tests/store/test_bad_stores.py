@@ -179,10 +179,10 @@ def test_a_clock_a_year_behind_the_catalog_is_refused_too(tmp_path: Path, monkey
 def test_a_server_whose_clock_differs_from_ours_by_years_is_refused(
     databases_18: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from horae.store.postgres import driver as postgres_driver
+    from horae.store.postgres import clock as postgres_clock
 
     url = databases_18.emptied()
-    monkeypatch.setattr(postgres_driver, "time_ns", lambda: int(datetime(2031, 1, 1, tzinfo=UTC).timestamp() * 1e9))
+    monkeypatch.setattr(postgres_clock, "time_ns", lambda: int(datetime(2031, 1, 1, tzinfo=UTC).timestamp() * 1e9))
     error = refusal(url)
     assert isinstance(error, ClockImplausible)
     assert "days" in str(error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from datetime import UTC, datetime, timedelta
+from time import time
 
 import pytest
 from starlette.responses import HTMLResponse
@@ -50,10 +52,12 @@ def test_what_is_old_or_forgotten_is_made_again_and_so_is_what_must_be_fresh() -
     async def scene() -> None:
         maker, shared = Maker(), Shared(60.0)
         assert await shared.get("key", maker.make) == 1
-        assert await shared.get("key", maker.make, is_fresh=True) == 2
+        assert await shared.get("key", maker.make, since=time()) == 2
         assert await shared.get("key", maker.make) == 2
         shared.forget()
         assert await shared.get("key", maker.make) == 3
+        # Told of a change by another server, at a time after what is here was made, and before.
+        assert await shared.get("key", maker.make, since=time() - 60) == 3
         brief = Shared(0.0)
         assert [await brief.get("key", maker.make) for _ in range(2)] == [4, 5]
 
@@ -101,3 +105,18 @@ def test_a_part_is_the_same_for_a_moment_unless_somebody_asks_for_it_anew(served
         assert "for the holidays" in anew
         # What was made for one is there for the next.
         assert "for the holidays" in client.get("/jobs", headers=PART).text
+
+
+def test_whoever_was_told_of_a_change_elsewhere_is_shown_nothing_from_before_it(served: Served) -> None:
+    with served.client() as client:
+        overview = {"x-fragment": "totals"}
+        client.post("/api/v1/jobs/nightly/resume", json={})
+        anew = {"cache-control": "no-cache"}
+        before = [client.get("/jobs", headers=PART | anew).text, client.get("/", headers=overview | anew).text]
+        client.post("/api/v1/jobs/nightly/pause", json={"note": "told by another server"})
+        told = {"x-told": (datetime.now(UTC) + timedelta(milliseconds=1)).isoformat()}
+        after = [client.get("/jobs", headers=PART | told).text, client.get("/", headers=overview | told).text]
+        assert "told by another server" in after[0]
+        assert before[1] != after[1]
+        # Nonsense is no time.
+        assert client.get("/jobs", headers=PART | {"x-told": "yesterday, I think"}).status_code == 200

@@ -80,7 +80,8 @@ async def _hour(memory: _Memory, views: Views, hour: datetime, now: datetime) ->
         if memory.until.get(hour) == known:
             memory.hours.setdefault(hour, Counter()).update(added)
             memory.until[hour] = settled
-    counts = memory.hours.get(hour, Counter())
+    # As they are now: while the rest is read, another question may settle some of that.
+    counts = Counter(memory.hours.get(hour, {}))
     if known >= end:
         memory.lately.pop(hour, None)
         return counts

@@ -133,7 +133,8 @@ class Dispatcher(Part):
             raise
         self._outage.over()
         self._start(runs)
-        return self._look or self._may_plan_more
+        # A batch that was filled may have left some: it takes no more than so many at once.
+        return self._look or self._may_plan_more or (self._backlog and self._ledger.free > 0)
 
     @property
     def _may_plan_more(self) -> bool:

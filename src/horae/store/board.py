@@ -209,6 +209,10 @@ class Board(Protocol):
     async def overdue(self, grace: timedelta) -> Overdue:
         """What should have been seen to longer than `grace` ago, by the store's clock."""
 
+    async def mark(self, besides: str | None) -> tuple[int, ...] | None:
+        """Differs from what it was where runs were born, started, handed back or ended since, which other nodes tell
+        nobody of. None where no node lives but `besides`, which is a node or none."""
+
     async def versions(self, job: str, *, before: int | None = None, limit: int = 50) -> tuple[VersionRecord, ...]:
         """Versions of a job, the newest first; empty where there never was such a job."""
 

@@ -51,6 +51,7 @@ EVERY = sorted(map(str, RunState))
 ENDED = sorted(str(each) for each in RunState if each not in ACTIVE)
 _STATES = {str(each): each for each in RunState}
 _LAST = 2**62
+_NOBODY = "00000000-0000-0000-0000-000000000000"
 _FIRST_KEY, _BEHIND_KEYS = "schedule:", "schedule;"
 _FIRST_SECOND, _BEHIND_SECONDS = 10**9, 10**10
 """The seconds that are written with ten digits: their keys sort by time."""
@@ -114,16 +115,22 @@ class Boarded(Transacting):
         }
         async with self._looking() as work:
             if asked.before is not None:
-                found = await work.transaction.rows("find_runs", runs=[uuid_of(asked.before)])
-                if not found:
+                page_end = await work.transaction.rows("find_runs", runs=[uuid_of(asked.before)])
+                if not page_end:
                     raise run_not_found(asked.before)
-                chosen["before"] = found[0][0]
+                chosen["before"] = page_end[0][0]
             jobs = await _jobs_of(work, asked.job, asked.seen_by)
-            numbers = await _run_numbers(work, jobs, asked.states, chosen)
-            rows = await work.transaction.rows("read_runs", runs=numbers) if numbers else []
-            records = await run_records(work, rows)
-        # What was chosen a moment ago may have gone on since.
-        return tuple(each for each in records if not asked.states or each.state in asked.states)
+            records: list[RunRecord] = []
+            while chosen["limit"] > 0:
+                numbers = await _run_numbers(work, jobs, asked.states, chosen)
+                rows = await work.transaction.rows("read_runs", runs=numbers) if numbers else []
+                found = await run_records(work, rows)
+                # What was chosen a moment ago may have gone on since, or be gone: others take its place.
+                records += [each for each in found if not asked.states or each.state in asked.states]
+                if len(numbers) < chosen["limit"]:
+                    break
+                chosen |= {"before": numbers[-1], "limit": asked.limit - len(records)}
+        return tuple(records)
 
     async def tally(
         self,
@@ -168,6 +175,11 @@ class Boarded(Transacting):
             jobs, woke, job = (await work.transaction.rows("overdue_jobs", late=late))[0]
             runs, due, of = (await work.transaction.rows("overdue_runs", late=late))[0]
             return Overdue(work.moment, jobs, optional_moment(woke), job, runs, optional_moment(due), of)
+
+    async def mark(self, besides: str | None) -> tuple[int, ...] | None:
+        async with self._looking() as work:
+            rows = await work.transaction.rows("mark_of_runs", node=besides or _NOBODY)
+        return tuple(rows[0]) if rows else None
 
     async def versions(self, job: str, *, before: int | None = None, limit: int = 50) -> tuple[VersionRecord, ...]:
         async with self._looking() as work:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import cycle, islice, product
 from typing import Any, Protocol, cast
+from uuid import uuid4
 
 from horae.core import ids
 from horae.core.lifecycle import JobState, RunState
@@ -23,6 +24,7 @@ from horae.testing.contract_builders import (
     BEGINNING,
     FAILED,
     HOURLY,
+    NODE,
     SUCCESS,
     Contract,
     Scene,
@@ -339,3 +341,24 @@ class RunListContract(Contract):
                 if run.started_at is not None
             )
             assert Counter(await store.pace(job=name, most=most, seen_by=seen)) == wanted
+
+    @scenario
+    async def test_the_mark_differs_where_another_node_did_something(self, scene: Scene) -> None:
+        store = kept(scene)
+        await scene.define(job("job", None))
+        own = str(NODE)
+        assert await store.mark(own) is None
+        marks = [await store.mark(None)]
+        await store.admit([Admission("job", Origin.TRIGGER, "local", key="a")])
+        marks.append(await store.mark(None))
+        claim = await scene.claim()
+        marks.append(await store.mark(None))
+        await scene.finish(claim)
+        marks.append(await store.mark(None))
+        assert None not in marks
+        assert len(set(marks)) == len(marks) == 4
+        assert await store.mark(None) == marks[-1]
+        # What one node does is for another to find out.
+        other = uuid4()
+        await store.join(other)
+        assert await store.mark(own) == marks[-1]

@@ -124,12 +124,12 @@ class Hub:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def overview(self, visit: Visit) -> Overview:
-        """What goes on, for whoever asks: not older than a beat of this hub's rhythm, and made once for all who see
-        everything, however many ask."""
+    async def overview(self, visit: Visit, *, since: float = float("-inf")) -> Overview:
+        """What goes on, for whoever asks: not older than a beat of this hub's rhythm, nor from before `since`, and made
+        once for all who see everything, however many ask."""
         if not holds(visit.who, Privilege.VIEW_JOB_HISTORY):
             return await visit.desk.overview(Nothing())
-        return await self._overviews.get(None, lambda: visit.desk.overview(Nothing()))
+        return await self._overviews.get(None, lambda: visit.desk.overview(Nothing()), since=since)
 
     # ---- while anybody watches ---------------------------------------------------------------------------------------
 
@@ -165,14 +165,18 @@ class Hub:
                 await elsewhere
 
     async def _watch_catalog(self) -> None:
+        """What people do elsewhere is told at once. What nodes elsewhere do, run by run, is told nobody: it would wake
+        every node for every run. So whoever watches looks for it, once a beat."""
         seen: int | None = None
+        mark: tuple[int, ...] | None = None
         while True:
             try:
                 store = await self._site.store()
-                now = await store.changed(seen or 0, 0 if seen is None else KEEP_ALIVE)
-                if seen is not None and now != seen:
+                now = await store.changed(seen or 0, 0 if seen is None else self._rhythm)
+                marked = await store.mark(self._site.node().get("node"))
+                if seen is not None and (now != seen or marked != mark):
                     self._pending.more = True
-                seen = now
+                seen, mark = now, marked
             except HoraeError:
                 await asyncio.sleep(1.0)
             if seen is not None:

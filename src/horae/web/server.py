@@ -11,6 +11,8 @@ Table         by path and method                                                
 
 from __future__ import annotations
 
+from functools import partial
+from time import time
 from urllib.parse import quote
 
 import msgspec
@@ -19,9 +21,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from horae.core.instant import parse_instant
 from horae.core.jobtable import JOB_FILE_SCHEMA
 from horae.desk.operations import OPERATIONS, PREFIX
-from horae.errors import LoginFailed
+from horae.errors import HoraeError, LoginFailed
 from horae.web import openapi
 from horae.web.answering import api_path, operation_endpoint
 from horae.web.door import Door
@@ -36,6 +39,9 @@ from horae.web.routing import Endpoint, Table
 from horae.web.sharing import COMPRESSED, LEVEL, Part
 from horae.web.site import Site, Visit
 from horae.web.statics import Statics
+
+_MILLISECOND = 0.001
+"""Times of changes are told by milliseconds that have begun."""
 
 
 class Application:
@@ -158,18 +164,28 @@ def _page(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
         if parts is None:
             return await page(visit, request)
 
-        request.scope["state"]["overview"] = hub.overview
+        since = _since(request)
+        request.scope["state"]["overview"] = partial(hub.overview, since=since)
 
         async def made() -> Part:
             return Part(await page(visit, request))
 
         key = visit.who, visit.sign_in, request.scope["raw_path"], request.scope["query_string"], parts
-        # Whoever has just done something says so, and is not shown what was made before.
-        is_fresh = request.headers.get("cache-control") == "no-cache"
-        part = await hub.parts.get(key, made, is_fresh=is_fresh)
+        part = await hub.parts.get(key, made, since=since)
         return part.response(request.headers.get("accept-encoding", ""))
 
     return endpoint
+
+
+def _since(request: Request) -> float:
+    """Whoever has just done something says so, and is not shown what was made before; whoever was told of a change, by
+    this server or by another on its port, says when."""
+    if request.headers.get("cache-control") == "no-cache":
+        return time()
+    try:
+        return min(parse_instant(request.headers["x-told"]).timestamp() + _MILLISECOND, time())
+    except (KeyError, HoraeError):
+        return float("-inf")
 
 
 def _to_login(request: Request) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Callable, Coroutine, Hashable
+from time import time
 from typing import Any, TypeVar
 
 from starlette.responses import Response
@@ -23,20 +24,21 @@ class Shared:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._made: dict[Hashable, tuple[float, asyncio.Task[Any]]] = {}
+        self._made: dict[Hashable, tuple[float, float, asyncio.Task[Any]]] = {}
 
     async def get(
-        self, key: Hashable, make: Callable[[], Coroutine[Any, Any, Made]], *, is_fresh: bool = False
+        self, key: Hashable, make: Callable[[], Coroutine[Any, Any, Made]], *, since: float = float("-inf")
     ) -> Made:
-        """What `make` comes to, now or a moment ago; `is_fresh`: now. Whoever stops waiting stops nobody else."""
+        """What `make` comes to, now or a moment ago, but not before `since`, in seconds since 1970: a server beside
+        this one may know of a change that this one does not know of yet. Whoever stops waiting stops nobody else."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         found = self._made.get(key)
-        if is_fresh or found is None or now - found[0] >= self._seconds:
+        if found is None or now - found[0] >= self._seconds or found[1] <= since:
             self._drop_old(now)
-            found = now, loop.create_task(make(), name="horae shared answer")
+            found = now, time(), loop.create_task(make(), name="horae shared answer")
             self._made[key] = found
-        task: asyncio.Task[Made] = found[1]
+        task: asyncio.Task[Made] = found[2]
         try:
             return await asyncio.shield(task)
         except BaseException:
@@ -50,7 +52,7 @@ class Shared:
         self._made.clear()
 
     def _drop_old(self, now: float) -> None:
-        for key in [key for key, (at, _) in self._made.items() if now - at >= self._seconds]:
+        for key in [key for key, (at, *_) in self._made.items() if now - at >= self._seconds]:
             del self._made[key]
 
 

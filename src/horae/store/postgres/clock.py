@@ -27,8 +27,10 @@ class ServerClock:
         self._read_at = float("-inf")
 
     def seen(self, reading: int) -> int:
-        self.last = self._reading = max(self.last, reading)
-        self._read_at = monotonic()
+        """A reading of the server's, as it is: what is carried on from it must not run ahead of a clock that was set
+        back, whatever was seen before."""
+        self._reading, self._read_at = reading, monotonic()
+        self.last = max(self.last, reading)
         return self.last
 
     def told(self) -> int:

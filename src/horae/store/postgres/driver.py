@@ -207,7 +207,9 @@ class PostgresDriver:
             raise
         finally:
             await pool.putconn(connection)
-        self._clock.seen(rows[0][0])
+        if rows[0][0] > parameters["now"]:
+            # Else it is what was told: the server's clock is behind that.
+            self._clock.seen(rows[0][0])
         return rows
 
     @asynccontextmanager

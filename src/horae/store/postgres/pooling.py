@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from select import POLLIN, poll
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -40,12 +41,20 @@ class _UntilCancelled:
 
 
 class Checked:
-    """A pool's `check`: whether a connection that was idle for a while is there still."""
+    """A pool's `check`: whether a connection that was idle for a while, or has been told something meanwhile, is there
+    still. A server that ends a connection says so, and nobody has to ask."""
 
     def __init__(self) -> None:
         self._used: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
     async def __call__(self, connection: Connection) -> None:
-        if monotonic() - self._used.get(connection, float("-inf")) > FRESH:
+        is_old = monotonic() - self._used.get(connection, float("-inf")) > FRESH
+        if is_old or _has_been_told(connection):
             await Pool.check_connection(connection)
         self._used[connection] = monotonic()
+
+
+def _has_been_told(connection: Connection) -> bool:
+    waiting = poll()
+    waiting.register(connection.fileno(), POLLIN)
+    return bool(waiting.poll(0))

@@ -17,6 +17,7 @@ const fetched = new Map();
 const later = new Map();
 const anew = new Set(); // what must not be an answer that somebody else got a moment ago
 let latest = 0;
+let told = ""; // when the last change was told: what is fetched then must not be from before it
 let timer = null;
 
 function show(state) {
@@ -75,7 +76,7 @@ async function fetchOne(source, ids) {
   const cache = anew.delete(source) ? "reload" : "default";
   let answer;
   try {
-    answer = await fetch(source, { headers: { "X-Fragment": [...ids].join(" ") }, cache, credentials: "same-origin", redirect: "manual" });
+    answer = await fetch(source, { headers: { "X-Fragment": [...ids].join(" "), "X-Told": told }, cache, credentials: "same-origin", redirect: "manual" });
   } catch { return; }
   if ("leaving" in document.documentElement.dataset) return;
   if (answer.type === "opaqueredirect" || [401, 404].includes(answer.status)) {
@@ -147,7 +148,7 @@ function connect() {
   });
   stream.addEventListener("change", (event) => {
     const change = JSON.parse(event.data);
-    if (change.at) setNow(change.at);
+    if (change.at) { setNow(change.at); told = change.at; }
     for (const section of sections()) if (concerns(section, change)) refresh(section);
   });
   stream.addEventListener("overview", (event) => {

@@ -187,6 +187,15 @@ FROM json_each(:jobs) j;
 -- name: newest_run
 SELECT coalesce(max(run_no), 0) FROM sys.job_runs;
 
+-- name: mark_of_runs
+-- One row where another node lives, else none.
+SELECT
+    (SELECT coalesce(max(run_no), 0) FROM sys.job_runs),
+    count(*), count(*) FILTER (WHERE state = 'RUNNING'), coalesce(sum(fence), 0)
+FROM sys.job_runs INDEXED BY job_runs_active
+WHERE completed_at IS NULL
+HAVING EXISTS (SELECT 1 FROM sys.nodes WHERE state = 'ALIVE' AND node_uuid <> :node);
+
 -- name: page_of_runs
 SELECT r.run_no FROM sys.job_runs r
 WHERE r.run_no < :before AND r.run_no >= :first
