@@ -33,6 +33,15 @@ def test_what_one_page_does_another_shows(stage: Stage, visit: Visit) -> None:
     assert is_marked(runs)
 
 
+def test_what_a_page_fetches_after_a_change_says_when_that_was_told(stage: Stage, visit: Visit) -> None:
+    name = stage.job()
+    page = visit(stage).live(f"/jobs/{name}")
+    with page.expect_request(lambda request: bool(request.headers.get("x-told"))) as asked:
+        stage.trigger(name)
+    assert "x-fragment" in asked.value.headers
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", asked.value.headers["x-told"])
+
+
 def test_the_overview_shows_what_runs_what_failed_and_what_comes(stage: Stage, visit: Visit) -> None:
     patient, failing = stage.job("patient"), stage.job("failing", every="30m")
     page = visit(stage).live("/")

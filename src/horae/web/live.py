@@ -166,7 +166,7 @@ class Hub:
 
     async def _watch_catalog(self) -> None:
         """What people do elsewhere is told at once. What nodes elsewhere do, run by run, is told nobody: it would wake
-        every node for every run. So whoever watches looks for it, once a beat."""
+        every node for every run. So whoever watches looks for it, every beat or two."""
         seen: int | None = None
         mark: tuple[int, ...] | None = None
         while True:
