@@ -62,7 +62,7 @@ def look_at(job: JobView, nominal: datetime) -> Slot:
     window = job.settings.window
     opens, chosen = nominal, nominal
     if window is not None:
-        decision = decide(window.request(job.name, nominal, job.timezone))
+        decision = decide(window.request(job.name, nominal, job.schedule.timezone))
         opens = decision.window_start
         if nominal != job.moved_slot and decision.chosen_time is None:
             return Slot(nominal, opens, None)

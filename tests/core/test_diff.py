@@ -118,7 +118,6 @@ def test_a_time_without_zone_is_refused() -> None:
     [
         {"policy": "later"},
         {"policy": "immediate", "until": at("10:00")},
-        {"policy": "windowed"},
         {"policy": "graceful", "horizon": timedelta(days=1)},
         {"policy": "windowed", "horizon": timedelta(days=1), "until": at("10:00")},
     ],

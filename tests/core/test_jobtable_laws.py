@@ -69,7 +69,8 @@ def test_a_printed_file_reads_back_to_the_same_file(
 ) -> None:
     mine = tuple(JobSpec.from_dict({**spec.to_dict(), "namespace": namespace}) for spec in specs)
     assume(find_cycle({spec.name: spec.depends_on for spec in mine}) is None)
-    file = JobFile(namespace, parse_settings(defaults), pools, mine)
+    stated = frozenset(spec.name for spec in mine if spec.state is not JobState.ENABLED)
+    file = JobFile(namespace, parse_settings(defaults), pools, mine, stated)
     text = job_file_toml(file)
     again = read_job_file(text, file="jobs.toml")
     assert again == file

@@ -16,6 +16,7 @@ from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import JobState
 from horae.core.policy import NO_RETRY, Bounded, Queue, Retry
 from horae.core.schedule import Cron, Once, Schedule, Union
+from horae.core.update import Update
 from horae.core.window import Window
 from horae.ddl import statements as ddl
 
@@ -112,6 +113,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = TASK_SETTINGS | {
     "mode": st.sampled_from(("sequential", "parallel")),
     "overlap": st.sampled_from(("skip", "allow", "coalesce", "replace"))
     | st.builds(Queue, st.none() | st.integers(1, 9)),
+    "update_policy": st.sampled_from(("immediate", "graceful", "windowed", Update("windowed", horizon="90m"))),
     "recovery": st.sampled_from(("last", "all", "none", "compressed"))
     | st.builds(Bounded, st.integers(1, 9), st.none() | DURATIONS)
     | st.builds(Bounded, st.none(), DURATIONS),
@@ -234,6 +236,7 @@ def alterations(draw: st.DrawFn) -> ddl.AlterJob:
 OPTIONAL_NAMES = st.none() | NAMES
 STATEMENTS: st.SearchStrategy[Any] = st.one_of(
     alterations(),
+    st.builds(ddl.RollBackJob, NAMES, st.integers(1, 10**9), st.none() | TEXTS),
     st.builds(ddl.DropJob, SEVERAL, st.booleans(), st.booleans()),
     st.builds(ddl.ExecuteJob, NAMES, st.just(None), st.just(False), st.none() | TEXTS),
     st.builds(ddl.ExecuteJob, NAMES, JSON, st.just(True), st.none() | TEXTS),

@@ -139,7 +139,7 @@ def test_setting_every_clause_of_another_job_makes_it_that_job(present: JobSpec,
         *("SET FAILURE = DEFAULT", "SET TASK_TIMEOUT = DEFAULT", "SET ISOLATION = DEFAULT", "SET RETRY = DEFAULT"),
         *("SET RUN AS NONE", "SET CLASS = NONE", "SET PARTITION BY NONE", "SET PAYLOAD = NULL", "SET TAGS = ()"),
         *('SET NAMESPACE = "default"', "SET DESCRIPTION = ''", "SET DEPENDS ON NONE", "SET SCHEDULE = NONE"),
-        "SET ON COMPLETION DEFAULT",
+        *("SET ON COMPLETION DEFAULT", "SET UPDATE_POLICY = DEFAULT"),
     ]
     bare = change(" ".join(cleared), replace(present, name="x", tasks=()))
     assert bare == JobSpec("x", None, state=present.state, owner=present.owner)

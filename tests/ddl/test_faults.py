@@ -43,7 +43,7 @@ EXPECTED: list[tuple[str, tuple[int, int], tuple[str, ...]]] = [
     ("CREATE JOB x TAGS = (a b)", (1, 24), (")", ",")),
     ("CREATE JOB x CALL p(1, )", (1, 24), ("a value",)),
     ("CREATE JOB x ON MONDAY", (1, 17), ("COMPLETION",)),
-    ("ALTER JOB x", (1, 12), ("SET", "ENABLE", "DISABLE", "RESUME", "PAUSE")),
+    ("ALTER JOB x", (1, 12), ("SET", "ENABLE", "DISABLE", "RESUME", "PAUSE", "ROLLBACK TO VERSION")),
     ("ALTER JOB x SET STATE = ON", (1, 25), ("ENABLED", "DISABLED", "PAUSED")),
     ("DROP JOB", (1, 9), ("a name", "IF EXISTS")),
     ("DROP JOB x y", (1, 12), ("the end", "KEEP HISTORY", ",")),

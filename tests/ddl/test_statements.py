@@ -70,6 +70,8 @@ STATEMENTS: list[tuple[str, Any]] = [
     ("ALTER JOB x RESUME", ddl.AlterJob("x", state=JobState.ENABLED)),
     ("ALTER JOB x DISABLE", ddl.AlterJob("x", state=JobState.DISABLED)),
     ("ALTER JOB x PAUSE", ddl.AlterJob("x", state=JobState.PAUSED)),
+    ("ALTER JOB x ROLLBACK TO VERSION 3", ddl.RollBackJob("x", 3)),
+    ("alter job x rollback to version 3 'too late'", ddl.RollBackJob("x", 3, "too late")),
     ("ALTER JOB x PAUSE 'why'", ddl.AlterJob("x", state=JobState.PAUSED, note="why")),
     (
         "ALTER JOB x PAUSE UNTIL '2026-02-01' 'why' SET OWNER = bob",

@@ -31,6 +31,7 @@ from tests.store.stateful_commands import (
     registrations,
     right_words,
     specs,
+    updates,
     words,
 )
 from tests.store.stateful_difference import Refused, answered, differences
@@ -158,13 +159,18 @@ class StoreComparison(RuleBasedStateMachine):
 
     @rule(
         given=some.lists(specs(), min_size=1, max_size=2),
-        source=some.sampled_from(("code", "code", "sql")),
         expected=some.sampled_from((None, None, 0, 1, 2)),
-        defaults=some.sampled_from((None, None, {"overlap": "queue"})),
+        how=some.fixed_dictionaries(
+            {
+                "source": some.sampled_from(("code", "code", "sql")),
+                "defaults": some.sampled_from((None, None, {"overlap": "queue"})),
+                "update": updates,
+            }
+        ),
     )
-    def define(self, given: list[JobSpec], source: str, expected: int | None, defaults: dict[str, Any] | None) -> None:
+    def define(self, given: list[JobSpec], expected: int | None, how: dict[str, Any]) -> None:
         versions = {} if expected is None else {given[0].name: expected}
-        self.ask(lambda store, _: store.define(given, source=source, expected=versions, defaults=defaults))
+        self.ask(lambda store, _: store.define(given, expected=versions, **how))
 
     @rule(given=registrations)
     def declare(self, given: list[JobSpec]) -> None:

@@ -13,6 +13,7 @@ from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import AttemptState, JobState
 from horae.core.policy import NO_RETRY, Bounded, Queue, Retry
 from horae.core.schedule import Cron, Once
+from horae.core.update import Update
 from horae.core.window import Window
 from horae.testing.contract_builders import BEGINNING, MINUTELY
 
@@ -55,7 +56,12 @@ policies: dict[str, some.SearchStrategy[Any]] = {
     "execution_timeout": some.sampled_from(("30s", None)),
     "cancel_grace": some.sampled_from(("5s",)),
     "on_completion": some.just("drop"),
+    "update_policy": some.just("graceful"),
 }
+updates = some.one_of(
+    some.sampled_from((None, None, Update("graceful"), Update("windowed", horizon="3m"))),
+    offsets.map(lambda offset: Update("graceful", until=BEGINNING + timedelta(minutes=30) + offset)),
+)
 _STATES = (JobState.ENABLED,) * 5 + (JobState.PAUSED, JobState.DISABLED)
 
 

@@ -24,8 +24,9 @@ from horae.testing.clock import ManualClock
 
 NEXT = Migration(len(migrations("sqlite")) + 1, "notes", "CREATE TABLE sys.notes (note TEXT);\n-- min_reader: 1\n", 1)
 BREAKING = replace(NEXT, min_reader=NEXT.number)
-NAMES = ["catalog", "claims", "declared", "vault", "answers"]
+NAMES = ["catalog", "claims", "declared", "vault", "answers", "former"]
 UNDONE = {
+    6: ["ALTER TABLE sys.job_versions DROP COLUMN former"],
     5: ["DROP TABLE sys.kept_answers"],
     4: [
         "DROP VIEW sys.performance",
@@ -136,7 +137,7 @@ def set_back(place: Place, number: int) -> None:
         place.sql(f"DELETE FROM sys.schema_migrations WHERE number = {each}")
 
 
-@pytest.mark.parametrize("number", [2, 3, 4, 5])
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 6])
 def test_jobs_of_a_catalog_from_before_a_migration_go_on_after_it(empty: Place, number: int) -> None:
     clock, node = ManualClock(), uuid4()
 
@@ -246,6 +247,20 @@ def test_the_text_of_applied_migrations_is_frozen() -> None:
 
 
 FROZEN = {
-    "sqlite": ["a098dd91c6ca2fab", "ef0a01bcca3f9cc8", "2c575f1fece8694c", "a750eff4f5972d02", "3951691da1a9fa15"],
-    "postgres": ["ab6d539c649ddc5c", "caffe142fbc874f2", "270e1064ca706a58", "ee8ddec7f4519206", "69e3e8ca6648457b"],
+    "sqlite": [
+        "a098dd91c6ca2fab",
+        "ef0a01bcca3f9cc8",
+        "2c575f1fece8694c",
+        "a750eff4f5972d02",
+        "3951691da1a9fa15",
+        "2303af0ad2dc6498",
+    ],
+    "postgres": [
+        "ab6d539c649ddc5c",
+        "caffe142fbc874f2",
+        "270e1064ca706a58",
+        "ee8ddec7f4519206",
+        "69e3e8ca6648457b",
+        "931b2db446e53392",
+    ],
 }

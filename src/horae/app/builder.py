@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 from horae.core.duration import DurationLike
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.policy import Bounded, Queue, Retry
+from horae.core.update import Update
 from horae.core.window import Window
 from horae.engine.registry import Registry
 from horae.errors import InvalidDefinition, shown
@@ -42,6 +43,7 @@ class Policies(TaskPolicies, total=False):
     max_lost: int | None
     cancel_grace: DurationLike
     on_completion: str
+    update_policy: str | Update
 
 
 class JobBuilder:

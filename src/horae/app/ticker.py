@@ -77,7 +77,7 @@ class Ticker:
 
     async def occurrences_between(self, start: datetime, end: datetime) -> list[datetime]:
         """The schedule's slots after `start`, up to and including `end`."""
-        schedule = (await self._app.get_job(self.name)).definition.spec.schedule
+        schedule = (await self._app.get_job(self.name)).schedule
         return [] if schedule is None else list(schedule.between(aware(start, "start"), aware(end, "end")))
 
     async def __aiter__(self) -> AsyncIterator[Tick]:
@@ -92,7 +92,7 @@ class Ticker:
                 return
             now, seen = await self._app.home.call(_moment)
             after = now if after is None else after
-            schedule = job.definition.spec.schedule
+            schedule = job.schedule
             slot = None if schedule is None else schedule.next(after)
             if slot is None:
                 return
@@ -116,7 +116,7 @@ async def _moment(store: Store) -> tuple[datetime, int]:
 
 
 async def _active(store: Store, job: JobRecord) -> bool:
-    schedule = job.definition.spec.schedule
+    schedule = job.schedule
     if job.state is JobState.DISABLED or schedule is None:
         return False
     now = await store.now()

@@ -17,6 +17,7 @@ from horae.core.instant import FIRST, aware, instant, seconds_of
 from horae.core.job import JobSpec, check_depth, job_not_found
 from horae.core.lifecycle import JobState, RunState
 from horae.core.schedule import Schedule
+from horae.core.update import Update
 from horae.errors import Conflict, InvalidInput, StoreConflict, StoreUnavailable, shown
 from horae.security.access import Gate
 from horae.store.port import Admission, Admitted, Defined, JobRecord, Origin, Store
@@ -77,6 +78,8 @@ class Commands(Asking):
         source: str = "code",
         defaults: Mapping[str, Any] | None = None,
         expected: Mapping[str, int] | None = None,
+        reason: str | None = None,
+        update: Update | None = None,
     ) -> tuple[Defined, ...]:
         if self._gate is not None:
             present = {job.name: job for job in await self._store.jobs([spec.name for spec in specs])}
@@ -85,7 +88,15 @@ class Commands(Asking):
                 is_new = expected is not None and expected.get(spec.name) == 0
                 await self._gate.define(spec, None if is_new else present.get(spec.name))
         return await self._asked(
-            lambda: self._store.define(specs, by=self._by, source=source, defaults=defaults, expected=expected)
+            lambda: self._store.define(
+                specs,
+                by=self._by,
+                source=source,
+                defaults=defaults,
+                expected=expected,
+                reason=reason,
+                update=update,
+            )
         )
 
     async def _may(self, privilege: Privilege, name: str, action: str) -> None:
@@ -193,7 +204,7 @@ class Commands(Asking):
             )
         await self._may(Privilege.EXECUTE_JOB, name, "backfill it")
         job = await self._job(name)
-        schedule = job.definition.spec.schedule
+        schedule = job.schedule
         if schedule is None:
             raise InvalidInput(f"Job {shown(name)} has no schedule to take slots from", hint="Trigger it instead.")
         now = await self._asked(self._store.now)

@@ -11,6 +11,7 @@ from horae.core.duration import format_duration
 from horae.core.instant import rfc3339
 from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import Bounded, Queue
+from horae.core.succession import stage_at
 from horae.core.zone import zone
 from horae.store.port import JobRecord, RunRecord
 
@@ -26,18 +27,23 @@ Line = tuple[str, str]
 
 def explain_job(job: JobRecord, active: Sequence[RunRecord], now: datetime, at: datetime | None = None) -> list[Line]:
     """The trace for the slot at `at`, or for the next one."""
-    spec = job.definition.spec
+    schedule = job.schedule
     lines: list[Line] = [("job", f"{job.name}, version {job.version}, owned by {job.owner}"), ("state", _state(job))]
-    if spec.schedule is None:
+    if schedule is None:
         return [*lines, ("schedule", "none: it runs only when somebody asks")]
-    lines.append(("schedule", f"{spec.schedule}: {spec.schedule.describe()} ({spec.schedule.timezone})"))
+    lines.append(("schedule", f"{schedule}: {schedule.describe()} ({schedule.timezone})"))
+    lines += [
+        ("succession", f"slots up to {rfc3339(stage.until)} are still those of version {stage.version}")
+        for stage in job.former
+        if stage.until > max(job.planned_until, now)
+    ]
     lines.append(("cursor", f"slots up to {rfc3339(job.planned_until)} have been decided"))
-    slot = at if at is not None else spec.schedule.next(max(job.planned_until, now))
+    slot = at if at is not None else schedule.next(max(job.planned_until, now))
     if slot is None:
         return [*lines, ("next", "no slot is left")]
-    if not spec.schedule.matches(slot):
+    if not schedule.matches(slot):
         lines.append(("slot", f"{rfc3339(slot)} is none of its slots; decided as if it were"))
-    clocks = zone(spec.schedule.timezone)
+    clocks = zone(schedule.timezone)
     lines.append(("slot", f"{rfc3339(slot)}, {local_text(slot, clocks)} on its own clocks"))
     if job.moved_slot == slot and job.moved_to is not None:
         lines.append(("rescheduled", f"somebody moved it to {rfc3339(job.moved_to)}"))
@@ -60,13 +66,14 @@ def _state(job: JobRecord) -> str:
 
 def _window(lines: list[Line], job: JobRecord, slot: datetime) -> datetime | None:
     """When the run starts; None where no moment of its window will do."""
-    window = job.definition.settings.window
-    schedule = job.definition.spec.schedule
-    assert schedule is not None
+    stage = stage_at(job.former, slot)
+    own = (job.definition.settings.window, job.definition.spec.schedule)
+    window, schedule = own if stage is None else (stage.window, stage.schedule)
     if window is None:
         lines.append(("window", "none: it starts at its slot"))
         return job.moved_to if job.moved_slot == slot and job.moved_to is not None else slot
-    request: DecisionRequest = window.request(job.name, slot, schedule.timezone)
+    clocks = "UTC" if schedule is None else schedule.timezone
+    request: DecisionRequest = window.request(job.name, slot, clocks)
     trace = explain(request)
     decision = trace.decision
     lines.append(

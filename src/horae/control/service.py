@@ -18,6 +18,7 @@ from horae.control.views import Views
 from horae.core.access import LOCAL, LOCAL_NAME, Principal, Privilege
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec, TaskSpec
+from horae.core.update import Update
 from horae.errors import AccessDenied, LoginFailed, StoreConflict, shown
 from horae.security.access import Gate
 from horae.security.keys import Keyring
@@ -78,13 +79,32 @@ class Service:
     async def require_alter(self, job: JobRecord) -> None:
         await self.gate.require(Privilege.ALTER_JOB, job.name, owner=job.owner, action="change it")
 
-    async def alter(self, spec: JobSpec, *, expected: int) -> Defined:
-        """Changes a job by hand; `expected` is the version that was read."""
+    async def alter(
+        self,
+        spec: JobSpec,
+        *,
+        expected: int,
+        reason: str | None = None,
+        update: Update | None = None,
+        source: str = "sql",
+        defaults_of: int | None = None,
+    ) -> Defined:
+        """Changes a job by hand; `expected` is the version that was read. The rest is as `Vault.alter` has it."""
         present = await self.store.jobs([spec.name])
         await self.gate.define(spec, present[0] if present else None)
-        if not self._alone:
-            return await self.store.alter(spec, expected=expected, by=self.who.name)
-        return await repeated(lambda: self.store.alter(spec, expected=expected, by=self.who.name))
+
+        def altered() -> Awaitable[Defined]:
+            return self.store.alter(
+                spec,
+                expected=expected,
+                by=self.who.name,
+                reason=reason,
+                update=update,
+                source=source,
+                defaults_of=defaults_of,
+            )
+
+        return await (repeated(altered) if self._alone else altered())
 
     async def resolved(self, spec: JobSpec, *, said: Collection[str], fresh: bool) -> JobSpec:
         """A definition from SQL with what only the catalog can tell: procedures that are the database's own, and what

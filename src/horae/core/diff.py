@@ -15,49 +15,15 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any
 
-from horae.core.duration import DurationLike, parse_duration
 from horae.core.instant import aware
 from horae.core.job import JobSpec
-from horae.core.policy import UPDATE_POLICIES, chosen
 from horae.core.schedule import Schedule
-from horae.errors import InvalidPolicy
+from horae.core.update import IMMEDIATE, Update
 
+__all__ = ["IMMEDIATE", "Change", "SlotDiff", "Update", "belongs", "diff_definitions", "diff_slots"]
 MOST_SLOTS = 100_000
 _SECOND = timedelta(seconds=1)
 _ABSENT = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """How a change takes effect. `until` belongs to graceful, `horizon` to windowed."""
-
-    policy: str = "immediate"
-    until: datetime | None = None
-    horizon: DurationLike | None = None
-
-    def __post_init__(self) -> None:
-        chosen(self.policy, UPDATE_POLICIES, "update policy")
-        if self.until is not None and self.policy != "graceful":
-            raise InvalidPolicy("Invalid update policy: only graceful takes a time until which the old schedule holds")
-        if (self.horizon is not None) != (self.policy == "windowed"):
-            raise InvalidPolicy("Invalid update policy: windowed takes a horizon, and only windowed does")
-        if self.until is not None:
-            object.__setattr__(self, "until", aware(self.until, "until"))
-        if self.horizon is not None:
-            object.__setattr__(self, "horizon", parse_duration(self.horizon, name="horizon"))
-
-    def switch_at(self, old: Schedule | None, now: datetime) -> datetime:
-        """The last moment the old schedule speaks for."""
-        if self.policy != "graceful" or old is None:
-            return now
-        if self.until is not None:
-            # Everything before that time is the old schedule's; slots are whole seconds, so the one before is its last.
-            return max(now, self.until - _SECOND)
-        announced = old.next(now)
-        return now if announced is None else announced
-
-
-IMMEDIATE = Update()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +43,9 @@ def diff_slots(
 ) -> SlotDiff:
     """Compares the two futures; None stands for a job that does not exist on that side."""
     begin, end = aware(now, "now"), aware(until, "until")
-    if update.horizon is not None:
-        end = min(end, begin + parse_duration(update.horizon))
+    reaches = update.reaches(begin)
+    if reaches is not None:
+        end = min(end, reaches)
     switch = min(update.switch_at(old, begin), end)
     before = tuple(islice(_slots(old, begin, end), MOST_SLOTS + 1))
     after = tuple(islice(chain(_slots(old, begin, switch), _slots(new, switch, end)), MOST_SLOTS + 1))

@@ -37,6 +37,7 @@ from horae.core.policy import (
     parse_retry,
 )
 from horae.core.schedule import Schedule, schedule_from_dict
+from horae.core.update import IMMEDIATE, Update, parse_update
 from horae.core.window import Window
 from horae.errors import InvalidDefinition, InvalidName, InvalidPolicy, JobNotFound, shown
 
@@ -65,6 +66,7 @@ class Settings:
     pool: str | None = None
     max_concurrent: int | None = None
     on_completion: str = "preserve"
+    update_policy: Update = IMMEDIATE
 
     @property
     def owes_once(self) -> bool:
@@ -128,8 +130,19 @@ def _parse_setting(name: str, value: Any) -> Any:
             return parse_recovery(value)
         case "window":
             return value if isinstance(value, Window) else Window.from_dict(value)
+        case "update_policy":
+            return _lasting(parse_update(value))
         case _:
             return ids.checked_name(value, f"{name} name")
+
+
+def _lasting(update: Update) -> Update:
+    if update.until is not None:
+        raise InvalidPolicy(
+            "Invalid update_policy: a moment belongs to one change, and not to a job",
+            hint="Write graceful here, and give the moment with the change.",
+        )
+    return update
 
 
 def effective(*levels: Mapping[str, Any]) -> Settings:
@@ -355,4 +368,4 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_WRITTEN_OUT = (Retry, Queue, Bounded, Window)
+_WRITTEN_OUT = (Retry, Queue, Bounded, Window, Update)

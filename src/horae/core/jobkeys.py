@@ -25,6 +25,7 @@ from horae.core.policy import (
     MODES,
     OVERLAPS,
     RECOVERIES,
+    UPDATE_POLICIES,
 )
 from horae.core.shape import Choice, Day, Duration, Flag, Json, Number, Shape, Text, Time, Whole
 from horae.core.tableshape import Either, Key, Listed, Mapped, OneOf, Optional, Table
@@ -128,6 +129,12 @@ _RECOVERY = Either(
         Table({"bounded": Key(_BOUNDED, "Give max_occurrences, max_age, or both.")}, ("bounded",)),
     )
 )
+_UPDATE = Either(
+    (
+        Choice(UPDATE_POLICIES),
+        Table({"windowed": Key(_duration("horizon"), "How far ahead a change looks.")}, ("windowed",)),
+    )
+)
 SETTINGS: Mapping[str, Key] = {
     "mode": Key(Choice(MODES), "Tasks one after the other, or together; sequential if left out."),
     "failure": Key(Choice(FAILURE_STRATEGIES), "What a failed task does to the others; fail_fast if left out."),
@@ -157,6 +164,10 @@ SETTINGS: Mapping[str, Key] = {
     ),
     "max_concurrent": Key(Optional(_COUNT), "How many runs of this job may run at once; no limit if left out."),
     "on_completion": Key(Choice(COMPLETIONS), "What becomes of a job that has no more slots; preserve if left out."),
+    "update_policy": Key(
+        _UPDATE,
+        "When a change of it takes effect: now, after the next slot, or within a horizon; immediate if left out.",
+    ),
 }
 
 # ---- schedules -------------------------------------------------------------------------------------------------------

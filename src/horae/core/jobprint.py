@@ -21,6 +21,7 @@ from horae.core.policy import NO_RETRY, Bounded, Queue, Retry
 from horae.core.schedule import Cron, Once, Schedule, Union
 from horae.core.shape import NONE
 from horae.core.tomltext import Octal
+from horae.core.update import Update
 from horae.core.window import Window
 from horae.errors import InvalidDefinition, shown
 
@@ -191,6 +192,8 @@ def _setting(name: str, value: Any) -> Any:
             return {"bounded": {name: each for name, each in value.to_dict().items() if each is not None}}
         case Window():
             return _window(value)
+        case Update():
+            return value.to_dict()
         case "none" if name == "pool":
             return {"name": value}
     return value

@@ -30,7 +30,6 @@ __all__ = ["LONGEST_ROWS", "Birth", "JobView", "Plan", "Slot", "deadline_passed"
 
 LONGEST_ROWS = 100
 MOST_TRIES = 64
-_NOTHING = timedelta(0)
 _SECOND = timedelta(seconds=1)
 
 
@@ -103,8 +102,7 @@ class _Planner:
     def plan(self) -> None:
         """Settles every slot after the cursor whose time, or whose window's opening, has come."""
         job, start = self.job, self.cursor
-        window = job.settings.window
-        lead, lag = (window.lead, window.lag) if window is not None else (_NOTHING, _NOTHING)
+        lead, lag = job.reach()
         horizon = self.now + lead
         surely_missed = self.now - job.settings.misfire_grace - lag - _SECOND
         recent: list[Slot] = []
@@ -192,9 +190,9 @@ class _Planner:
         return self._record(backlog, RunState.MISSED, "missed")
 
     def _line_up(self, backlog: Backlog) -> None:
-        deadline, window = self.job.settings.deadline, self.job.settings.window
+        deadline = self.job.settings.deadline
         if deadline is not None:
-            lag = window.lag if window is not None else _NOTHING
+            _, lag = self.job.reach()
             surely_late = self.now.replace(microsecond=0) - deadline - lag
             self._record(backlog.before(surely_late), RunState.MISSED, "deadline")
             backlog = backlog.since(surely_late)
@@ -345,6 +343,5 @@ def _wake(job: JobView, upcoming: Slot | None) -> datetime | None:
     """When the next slot's window opens, or the moment a person moved it to if that comes first."""
     if upcoming is None:
         return None
-    window = job.settings.window
-    opens = upcoming.nominal if window is None else upcoming.nominal - window.lead
+    opens = upcoming.nominal - job.reach()[0]
     return min(opens, upcoming.chosen) if job.moved_slot == upcoming.nominal else opens

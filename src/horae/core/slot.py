@@ -10,6 +10,8 @@ from horae.core.job import Settings
 from horae.core.lifecycle import JobState, RunState
 from horae.core.overlap import ActiveRun, Ending
 from horae.core.schedule import Once, Schedule
+from horae.core.succession import Stage, stage_at
+from horae.core.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +33,26 @@ class JobView:
     first_seen: bool = False
     """Its only slot had passed when it was defined (`defined_late`): within its grace it runs, later it is missed."""
     active: tuple[ActiveRun, ...] = ()
+    former: tuple[Stage, ...] = ()
+    """Earlier versions that `schedule` begins with: their slots keep their windows."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", JobState(self.state))
 
-    @property
-    def timezone(self) -> str:
-        """The zone its windows and constraints are read in: the schedule's own."""
-        return self.schedule.timezone
+    def window_at(self, nominal: datetime) -> tuple[Window | None, str]:
+        """The window of a slot, and the zone that it is read in: that of its schedule."""
+        stage = stage_at(self.former, nominal)
+        if stage is None:
+            return self.settings.window, self.schedule.timezone
+        return stage.window, "UTC" if stage.schedule is None else stage.schedule.timezone
+
+    def reach(self) -> tuple[timedelta, timedelta]:
+        """How long before its nominal time a slot may start, and how long after."""
+        windows = [window for window in (self.settings.window, *(stage.window for stage in self.former)) if window]
+        nothing = timedelta(0)
+        return max((each.lead for each in windows), default=nothing), max(
+            (each.lag for each in windows), default=nothing
+        )
 
 
 def defined_late(schedule: Schedule, defined_at: datetime) -> bool:
@@ -92,10 +106,10 @@ def decided_slot(job: JobView, nominal: datetime) -> Slot:
     """A slot with its chosen time: where a person moved it, or the window's decision, or the nominal time itself."""
     if job.moved_to is not None and nominal == job.moved_slot:
         return Slot(nominal, job.moved_to)
-    window = job.settings.window
+    window, timezone = job.window_at(nominal)
     if window is None:
         return Slot(nominal, nominal)
-    decision = decide(window.request(job.name, nominal, job.timezone))
+    decision = decide(window.request(job.name, nominal, timezone))
     if decision.chosen_time is None:
         return Slot(nominal, nominal, decision, unschedulable=True)
     return Slot(nominal, decision.chosen_time, decision)

@@ -44,6 +44,7 @@ SETTINGS = {
     "OVERLAP": "overlap",
     "RECOVERY": "recovery",
     "CATCH_UP": "recovery",
+    "UPDATE_POLICY": "update_policy",
     "MISFIRE_GRACE": "misfire_grace",
     "DEADLINE": "deadline",
     "WINDOW": "window",

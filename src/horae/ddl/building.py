@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from horae.ddl.statements import (
     GrantRoles,
     RevokePrivileges,
     RevokeRoles,
+    RollBackJob,
     ShowCreateJob,
     ShowJobs,
     ShowRuns,
@@ -66,8 +68,17 @@ def _alteration(items: list[Any], mark: Mark) -> Clause:
     return Clause("STATE", _STATES[items[0]], at=mark)
 
 
+def _rollback(items: list[Any], mark: Mark) -> RollBackJob:
+    _, version, *reason = items
+    if not isinstance(version, int) or version < 1:
+        raise mark.fault("a version is a whole number from 1", hint="`horae job versions` lists them.")
+    return RollBackJob("", version, reason[0] if reason else None, at=mark)
+
+
 def _alter_job(items: list[Any], mark: Mark) -> Statement:
     _, name, *rest = items
+    if isinstance(rest[0], RollBackJob):
+        return replace(rest[0], name=name, at=mark)
     given = {clause.kind: clause.value for clause in refuse_doubles(rest)}
     state = given.get("STATE")
     state, until, note = state if isinstance(state, tuple) else (state, None, None)
@@ -218,6 +229,7 @@ ACTIONS: dict[str, Action] = {
     "create_job": _create_job,
     "alter_job": _alter_job,
     "alteration": _alteration,
+    "rollback": _rollback,
     "drop_job": _drop_job,
     "execute_job": _execute_job,
     "cancel_run": _cancel_run,

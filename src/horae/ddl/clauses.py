@@ -12,6 +12,7 @@ from horae.core.lifecycle import JobState
 from horae.core.options import checked_options
 from horae.core.placement import checked_partition
 from horae.core.policy import Bounded, Queue
+from horae.core.update import Update
 from horae.ddl.machine import Action, Keyword
 from horae.ddl.statements import (
     DEFAULT,
@@ -164,6 +165,12 @@ def _overlap(items: list[Any], mark: Mark) -> Any:
     return mark.at(Queue, items[1]) if len(items) > 1 else Queue() if items[0] == "QUEUE" else plain(items[0])
 
 
+def _update(items: list[Any], mark: Mark) -> Any:
+    if items[0] == "DEFAULT":
+        return DEFAULT
+    return mark.at(Update, items[0].lower(), horizon=items[1] if len(items) > 1 else None)
+
+
 def _recovery(items: list[Any], mark: Mark) -> Any:
     if items[0] != "BOUNDED":
         # NONE is the name of a policy here, not the lack of one.
@@ -309,6 +316,7 @@ _MADE: dict[str, Callable[[list[Any], Mark], Any]] = {
     "WINDOW": _window,
     "OVERLAP": _overlap,
     "RECOVERY": _recovery,
+    "UPDATE_POLICY": _update,
     "CATCH_UP": _recovery,
     "CLASS": _class,
     "PARTITION BY": _partition,

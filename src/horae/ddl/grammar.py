@@ -63,9 +63,10 @@ statement = create_job | alter_job | drop_job | execute_job | cancel_run | show 
 # Jobs
 
 create_job = ( CREATE JOB | CREATE OR ALTER JOB | RECREATE JOB ) name { job_clause }
-alter_job = ALTER JOB name alteration { alteration }
+alter_job = ALTER JOB name ( alteration { alteration } | rollback )
 alteration = SET ( job_clause | STATE '=' state )
            | ENABLE | DISABLE | RESUME | PAUSE [ UNTIL timestamp ] [ string ]
+rollback = ROLLBACK TO VERSION count [ string ]
 drop_job = DROP JOB [ IF EXISTS ] name { ',' name } [ KEEP HISTORY ]
 execute_job = EXECUTE JOB name [ WITH PAYLOAD '=' string ] [ KEY string ]
 cancel_run = CANCEL JOB RUN run_id
@@ -85,6 +86,7 @@ job_clause = SCHEDULE '=' schedule
            | WINDOW '=' window
            | OVERLAP '=' ( SKIP | ALLOW | QUEUE [ '(' count ')' ] | COALESCE | REPLACE | DEFAULT )
            | RECOVERY '=' ( LAST | ALL | NONE | COMPRESSED | BOUNDED '(' bound { ',' bound } ')' | DEFAULT )
+           | UPDATE_POLICY '=' ( IMMEDIATE | GRACEFUL | WINDOWED [ '(' duration ')' ] | DEFAULT )
            | CATCH_UP '=' ( LAST | ALL | NONE )
            | MISFIRE_GRACE '=' ( duration | DEFAULT )
            | DEADLINE '=' ( duration | NONE | DEFAULT )

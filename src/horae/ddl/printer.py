@@ -9,10 +9,11 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any
 
-from horae.core.duration import format_duration
+from horae.core.duration import format_duration, parse_duration
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
 from horae.core.policy import Bounded, Queue
+from horae.core.update import Update
 from horae.ddl.parsing import keywords
 from horae.ddl.statements import (
     DEFAULT,
@@ -40,6 +41,7 @@ from horae.ddl.statements import (
     Pairs,
     RevokePrivileges,
     RevokeRoles,
+    RollBackJob,
     Select,
     ShowCreateJob,
     ShowJobs,
@@ -206,6 +208,13 @@ def _recovery(value: Any) -> str:
     return f"RECOVERY = BOUNDED({', '.join(bounds)})"
 
 
+def _update(value: Any) -> str:
+    if not isinstance(value, Update):
+        return f"UPDATE_POLICY = {_value('UPDATE_POLICY', value)}"
+    horizon = f"({format_duration(parse_duration(value.horizon))})" if value.horizon is not None else ""
+    return f"UPDATE_POLICY = {value.policy.upper()}{horizon}"
+
+
 def _partition(value: Mapping[str, Any] | None) -> str:
     if value is None:
         return "PARTITION BY NONE"
@@ -276,6 +285,7 @@ _SPECIAL: dict[str, Callable[[Any], str]] = {
     "WINDOW": _window,
     "OVERLAP": _overlap,
     "RECOVERY": _recovery,
+    "UPDATE_POLICY": _update,
     "PARTITION BY": _partition,
     "PAYLOAD": lambda value: f"PAYLOAD = {'NULL' if value is None else payload_text(value)}",
     "TAGS": lambda value: f"TAGS = ({_listed(value)})",
@@ -301,6 +311,11 @@ def _alter_job(it: AlterJob) -> str:
     if it.owner is not None:
         changes.append(f"SET OWNER = {name_text(it.owner)}")
     return "\n  ".join([f"ALTER JOB {name_text(it.name)}", *changes])
+
+
+def _roll_back_job(it: RollBackJob) -> str:
+    reason = "" if it.reason is None else f" {string_text(it.reason)}"
+    return f"ALTER JOB {name_text(it.name)} ROLLBACK TO VERSION {it.version}{reason}"
 
 
 def _drop(kind: str, names: tuple[str, ...], *, if_exists: bool, more: str = "") -> str:
@@ -355,6 +370,7 @@ def _create_secret(it: CreateSecret, masked: bool) -> str:  # noqa: FBT001 - pas
 _PRINTERS: dict[type, Callable[[Any, bool], str]] = {
     CreateJob: lambda it, _: _create_job(it),
     AlterJob: lambda it, _: _alter_job(it),
+    RollBackJob: lambda it, _: _roll_back_job(it),
     DropJob: lambda it, _: _drop(
         "JOB", it.names, if_exists=it.if_exists, more=" KEEP HISTORY" if it.keep_history else ""
     ),

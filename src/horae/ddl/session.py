@@ -14,6 +14,7 @@ from typing import Any
 
 from horae.control.explaining import explain_job
 from horae.control.service import Service
+from horae.control.versions import roll_back
 from horae.core.instant import rfc3339
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
@@ -162,6 +163,10 @@ class _Carrying:
                 return await self._create(statement)
             case say.AlterJob():
                 return await self._alter(statement)
+            case say.RollBackJob():
+                version, name = statement.version, statement.name
+                defined = await roll_back(self._service, name, version, reason=statement.reason)
+                return Result("ALTER JOB", f"job {name} is back at version {version}, as version {defined.version}")
             case say.DropJob():
                 return await self._drop(statement)
             case say.ExecuteJob():

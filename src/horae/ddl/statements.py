@@ -151,6 +151,15 @@ class AlterJob(Placed):
 
 
 @dataclass(frozen=True, slots=True)
+class RollBackJob(Placed):
+    """ALTER JOB … ROLLBACK TO VERSION."""
+
+    name: str
+    version: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DropJob(Placed):
     names: tuple[str, ...]
     if_exists: bool = False
@@ -310,6 +319,7 @@ class DropSecret(Placed):
 Statement = (
     CreateJob
     | AlterJob
+    | RollBackJob
     | DropJob
     | ExecuteJob
     | CancelRun

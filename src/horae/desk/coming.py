@@ -34,7 +34,7 @@ def is_quick(jobs: Sequence[JobRecord]) -> bool:
     """Whether the starts of these jobs are had in a moment: no window has to be searched, and no code but our own is
     asked. A thread would take longer to begin with it."""
     return len(jobs) <= _FEW_JOBS and all(
-        job.definition.settings.window is None and type(job.definition.spec.schedule) in _OURS for job in jobs
+        job.definition.settings.window is None and type(job.schedule) in _OURS for job in jobs
     )
 
 
@@ -82,7 +82,7 @@ def _turn(job: JobRecord, now: datetime) -> datetime:
 def _starts(job: JobRecord, now: datetime, effort: Effort) -> Iterator[Start]:
     """The starts of slots that no run was born for, in the order of the slots. A schedule of a user's own that cannot
     be asked here has none to show. Windows are decided on as far as the effort goes; other slots cost nothing of it."""
-    schedule = job.definition.spec.schedule
+    schedule = job.schedule
     if schedule is None or job.state is JobState.DISABLED:
         return
     view = JobView(
@@ -93,15 +93,16 @@ def _starts(job: JobRecord, now: datetime, effort: Effort) -> Iterator[Start]:
         job.state,
         moved_slot=job.moved_slot,
         moved_to=job.moved_to,
+        former=job.former,
     )
     # Slots that are overdue are about to be decided, caught up on or given up: they are not to come any more.
-    window = view.settings.window
-    lag = timedelta(0) if window is None else window.lag
+    _, lag = view.reach()
     own = effort.part(MOST_WALKED_OF_ONE, MOST_DRAWN_OF_ONE)
     begin = max(job.planned_until, now - lag)
     moved = () if job.moved_slot is None or not job.planned_until < job.moved_slot <= begin else (job.moved_slot,)
     try:
         for nominal in chain(moved, schedule.between(begin, instant(LAST))):
+            window, _ = view.window_at(nominal)
             if window is not None and (own.is_spent or effort.is_spent):
                 return
             slot = decided_slot(view, nominal)

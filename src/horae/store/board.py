@@ -146,6 +146,8 @@ class VersionRecord:
     author: str
     reason: str | None
     created_at: datetime
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """The scheduler's settings that it was defined under, as plain values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,9 @@ class Board(Protocol):
     async def mark(self, besides: str | None) -> tuple[int, ...] | None:
         """Differs from what it was where runs were born, started, handed back or ended since, which other nodes tell
         nobody of. None where no node lives but `besides`, which is a node or none."""
+
+    async def pools(self) -> Mapping[str, int]:
+        """Every pool with its limit, by name."""
 
     async def versions(self, job: str, *, before: int | None = None, limit: int = 50) -> tuple[VersionRecord, ...]:
         """Versions of a job, the newest first; empty where there never was such a job."""

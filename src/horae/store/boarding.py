@@ -181,14 +181,26 @@ class Boarded(Transacting):
             rows = await work.transaction.rows("mark_of_runs", node=besides or _NOBODY)
         return tuple(rows[0]) if rows else None
 
+    async def pools(self) -> Mapping[str, int]:
+        async with self._looking() as work:
+            return dict(await work.transaction.rows("read_pools"))
+
     async def versions(self, job: str, *, before: int | None = None, limit: int = 50) -> tuple[VersionRecord, ...]:
         async with self._looking() as work:
             rows = await work.transaction.rows(
                 "list_versions", job=str(ids.job_uuid(job)), before=_LAST if before is None else before, limit=limit
             )
         return tuple(
-            VersionRecord(version, json.loads(definition), source, author, reason, moment(created))
-            for version, definition, source, author, reason, created in rows
+            VersionRecord(
+                version,
+                json.loads(definition),
+                source,
+                author,
+                reason,
+                moment(created),
+                {} if defaults is None else json.loads(defaults),
+            )
+            for version, definition, source, author, reason, created, defaults in rows
         )
 
     async def trail(

@@ -12,6 +12,7 @@ from horae.core.custom import Schedules
 from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
+from horae.core.update import Update
 from horae.errors import InvalidDefinition, StoreConflict, shown
 from horae.store import declaring, dispatching, keeping, operating, reading
 from horae.store.boarding import Boarded
@@ -114,6 +115,7 @@ class Catalog(Vaulted, Boarded, Visited):
         defaults: Mapping[str, Any] | None = None,
         expected: Mapping[str, int] | None = None,
         reason: str | None = None,
+        update: Update | None = None,
     ) -> tuple[Defined, ...]:
         check_batch(specs)
         try:
@@ -126,6 +128,7 @@ class Catalog(Vaulted, Boarded, Visited):
                     expected=expected or {},
                     reason=reason,
                     unplannable=self._unplannable,
+                    update=update,
                 )
                 answers = await definer.define(specs)
         except KeyTaken as error:

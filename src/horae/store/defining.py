@@ -16,16 +16,18 @@ from horae.core.job import JobSpec, parse_settings
 from horae.core.lifecycle import JobState, RunState
 from horae.core.schedule import Cron, Once
 from horae.core.slot import Birth, decided_slot
+from horae.core.succession import Stage, succeeded
+from horae.core.update import Update
 from horae.errors import NamespaceConflict, VersionConflict, shown
 from horae.store import checking
+from horae.store.ahead import Ahead, look_ahead
 from horae.store.definitions import Compiled, build, check_batch
 from horae.store.driver import Row
 from horae.store.granting import give
-from horae.store.planning import Ahead, look_ahead, plan_owed
+from horae.store.planning import plan_owed
 from horae.store.records import Defined, Definition
 from horae.store.rows import (
     JobRow,
-    deadline_at,
     defaults_text,
     definition_digest,
     definition_text,
@@ -56,8 +58,11 @@ class Definer:
         expected: Mapping[str, int],
         reason: str | None,
         unplannable: set[str],
+        update: Update | None = None,
     ) -> None:
+        """`update` says how a change takes effect; None: as its job says."""
         self.work = work
+        self.update = update
         self.by = by
         self.from_code = source == "code"
         self.source = source
@@ -207,17 +212,22 @@ class Definer:
     async def _replace(self, job: JobRow, before: Compiled, definition: Definition, *, restated: bool) -> None:
         """Switches a job to its new version; where that changes its slots, what it owes up to now is born first."""
         work = self.work
-        moves = before.schedule != definition.spec.schedule or before.settings.window != definition.settings.window
-        if moves or restated:
+        update = self.update or definition.settings.update_policy
+        definition = replace(definition, former=self._former(job, before.definition, definition, update))
+        rescheduled = before.definition.spec.schedule != definition.spec.schedule
+        moves = rescheduled or before.settings.window != definition.settings.window
+        if moves or restated or definition.former:
             await plan_owed(work, job, self.unplannable)
         job.version = definition.version
         job.updated_at = work.now
         compiled = work.learn(job.uuid, definition)
-        if moves:
-            if before.schedule != definition.spec.schedule:
-                job.planned_until = max(job.planned_until, work.now // 1000 * 1000)
+        if rescheduled:
+            job.planned_until = max(job.planned_until, work.now // 1000 * 1000)
+        if moves and (job.moved_slot is None or job.moved_slot > (compiled.since or work.now)):
             job.moved_slot = job.moved_to = None
-            await self._move_unstarted(job, compiled)
+        if job.planned_until > work.now:
+            await self._move_unstarted(job, compiled, update)
+        if moves:
             look_ahead(work, job)
         await work.transaction.many(
             "insert_versions", [self._version(job.uuid, definition, definition_text(definition.spec))]
@@ -235,31 +245,40 @@ class Definer:
         work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", **told)
         await work.flush()
 
-    async def _move_unstarted(self, job: JobRow, compiled: Compiled) -> None:
-        """Runs born ahead of their time are decided anew or deleted; slots the new schedule has there are born."""
-        work, schedule = self.work, compiled.schedule
-        rows = await work.transaction.rows("window_runs_ahead", job=job.uuid)
-        present = set()
-        for number, scheduled, version in rows:
-            slot = moment(scheduled)
-            decided = None
-            if schedule is not None and schedule.matches(slot):
-                decided = decided_slot(job_view(job, compiled.definition, ()), slot)
-            if decided is None or decided.unschedulable:
+    def _former(self, job: JobRow, before: Definition, after: Definition, update: Update) -> tuple[Stage, ...]:
+        """The versions that speak for slots to come, before the new one does."""
+        now = self.work.moment
+        if JobState(job.state) is JobState.DISABLED:
+            return ()
+        switch = update.switch_at(before.schedule, now)
+        if switch > now:
+            present = Stage(before.version, switch, before.spec.schedule, before.settings.window)
+            return succeeded(before.former, present, now)
+        if before.spec.schedule == after.spec.schedule and before.settings.window == after.settings.window:
+            # Something else was changed: what was to take over then still does.
+            return tuple(stage for stage in before.former if stage.until > now)
+        return ()
+
+    async def _move_unstarted(self, job: JobRow, compiled: Compiled, update: Update) -> None:
+        """Runs born ahead of their time become the new version's, with its tasks and windows, or are deleted; slots it
+        has where the cursor has passed are born. What earlier versions speak for, and what lies beyond the horizon,
+        stays as it is."""
+        work = self.work
+        begin, reach = compiled.since or work.now, update.reaches(work.moment)
+        end = job.planned_until if reach is None else min(job.planned_until, milliseconds(reach))
+        gone = set()
+        for number, scheduled, _ in await work.transaction.rows("window_runs_ahead", job=job.uuid):
+            if begin < scheduled <= end:
                 work.write("delete_runs", (number,))
-                continue
-            present.add(scheduled)
-            born_under = await work.cache.one(work.transaction, job.uuid, version)
-            deadline = deadline_at(decided.chosen, born_under.settings.deadline)
-            work.write("redecide_runs", (number, milliseconds(decided.chosen), deadline))
+                gone.add(scheduled)
         await work.flush()
-        if schedule is None or job.planned_until <= work.now or JobState(job.state) is JobState.DISABLED:
+        if compiled.schedule is None or begin >= end:
             return
-        taken = {
-            row[0]
-            for row in await work.transaction.rows("slots_ahead", job=job.uuid, key=ids.schedule_key(work.moment))
-        }
-        slots = [at for at in schedule.between(work.moment, moment(job.planned_until)) if milliseconds(at) not in taken]
+        rows = await work.transaction.rows("slots_ahead", job=job.uuid, key=ids.schedule_key(work.moment))
+        taken = {row[0] for row in rows}
+        slots = [at for at in compiled.schedule.between(moment(begin), moment(end)) if milliseconds(at) not in taken]
+        if JobState(job.state) is JobState.DISABLED:
+            slots = [at for at in slots if milliseconds(at) in gone]
         await work.reserve(len(slots))
         for at in slots:
             decided = decided_slot(job_view(job, compiled.definition, ()), at)
@@ -347,7 +366,11 @@ class Definer:
     def _version(self, uuid: str, definition: Definition, text: str) -> tuple[Any, ...]:
         defaults = self._defaults_text
         start = plain_start(definition)
-        return (uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now, start)
+        pairs = [(stage.version, milliseconds(stage.until)) for stage in definition.former]
+        former = to_json(pairs) if pairs else None
+        return (
+            uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now, start, former
+        )  # fmt: skip
 
 
 def _owned(anchored: JobSpec, owner: str | None) -> JobSpec:

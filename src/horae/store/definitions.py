@@ -13,24 +13,25 @@ from horae.core.job import JobSpec, Settings, effective, parse_settings
 from horae.core.needs import needs
 from horae.core.progress import first_starts
 from horae.core.schedule import Once
+from horae.core.succession import Stage
 from horae.errors import InvalidDefinition, shown
 from horae.store.driver import Row, Transaction
 from horae.store.records import Definition, JobRecord, Start
-from horae.store.rows import length, payload_text, required
+from horae.store.rows import length, milliseconds, moment, payload_text, required
 
 MOST_CACHED = 200_000
 MOST_RECORDS = 2_000
 MOST_WORKED_OUT = 2_000
 
 
-def build(spec: JobSpec, version: int, defaults: Mapping[str, Any]) -> Definition:
+def build(spec: JobSpec, version: int, defaults: Mapping[str, Any], former: tuple[Stage, ...] = ()) -> Definition:
     """A definition with its effective settings: scheduler, then job, then task."""
     settings = _worked_out.settings(defaults, spec.settings)
     tasks = tuple(
         effective(defaults, spec.settings, task.settings) if task.settings else settings for task in spec.tasks
     )
     handlers = needs(spec.tasks[0]) if len(spec.tasks) == 1 else frozenset[str]().union(*map(needs, spec.tasks))
-    return Definition(spec, version, settings, tasks, handlers)
+    return Definition(spec, version, settings, tasks, handlers, former)
 
 
 def check_batch(specs: Sequence[JobSpec]) -> None:
@@ -70,7 +71,7 @@ class Compiled:
 
     __slots__ = (
         "definition", "first_rows", "handlers", "job_uuid", "payload", "plain", "pooled", "positions", "requires",
-        "rhythm", "schedule", "settings", "settles_plain", "starts", "task_names", "timeout",
+        "rhythm", "schedule", "settings", "settles_plain", "since", "starts", "task_names", "timeout",
     )  # fmt: skip
 
     def __init__(self, job_uuid: str, definition: Definition, rhythm: object) -> None:
@@ -79,7 +80,9 @@ class Compiled:
         self.job_uuid = job_uuid
         self.definition = definition
         self.settings = settings
-        self.schedule = spec.schedule
+        self.schedule = definition.schedule
+        self.since = milliseconds(definition.former[-1].until) if definition.former else None
+        """Up to when earlier versions speak: slots after that are all this one's."""
         self.handlers = definition.handlers
         self.requires = required(definition.handlers)
         self.task_names = tuple(task.name for task in spec.tasks)
@@ -118,7 +121,7 @@ class DefinitionCache:
         self._rhythms: dict[object, object] = {}
 
     def put(self, job_uuid: str, definition: Definition) -> Compiled:
-        settings, schedule = definition.settings, definition.spec.schedule
+        settings, schedule = definition.settings, definition.schedule
         rhythm = (schedule, settings.misfire_grace, settings.deadline)
         if len(self._rhythms) > MOST_CACHED:
             self._rhythms.clear()
@@ -142,12 +145,34 @@ class DefinitionCache:
         if not missing:
             return
         rows = await transaction.rows("load_versions", wanted=json.dumps(missing))
-        for job_uuid, version, definition, defaults in rows:
-            spec = JobSpec.from_dict(json.loads(definition))
-            if self.find is not None and spec.schedule is not None:
-                spec = replace(spec, schedule=loaded(spec.schedule, self.find))
-            level = {} if defaults is None else parse_settings(json.loads(defaults))
-            self.put(job_uuid, build(spec, version, level))
+        read = {(row[0], row[1]): self._read(row) for row in rows}
+        former = {(row[0], row[1]): json.loads(row[4]) for row in rows if row[4] is not None}
+        earlier = {(uuid, other) for (uuid, _), pairs in former.items() for other, _ in pairs}
+        unread = sorted(key for key in earlier if key not in read and key not in self.known)
+        if unread:
+            rows = await transaction.rows("load_versions", wanted=json.dumps(unread))
+            # Of these only the slots are asked: which versions they took over from is past.
+            read |= {(row[0], row[1]): self._read(row) for row in rows}
+        for key in missing:
+            if key in read:
+                spec, level = read[key]
+                stages = tuple(self._stage(read, (key[0], version), until) for version, until in former.get(key, ()))
+                self.put(key[0], build(spec, key[1], level, stages))
+
+    def _read(self, row: Row) -> tuple[JobSpec, Mapping[str, Any]]:
+        spec = JobSpec.from_dict(json.loads(row[2]))
+        if self.find is not None and spec.schedule is not None:
+            spec = replace(spec, schedule=loaded(spec.schedule, self.find))
+        return spec, {} if row[3] is None else parse_settings(json.loads(row[3]))
+
+    def _stage(
+        self, read: Mapping[tuple[str, int], tuple[JobSpec, Mapping[str, Any]]], key: tuple[str, int], until: int
+    ) -> Stage:
+        if key in read:
+            spec, level = read[key]
+            return Stage(key[1], moment(until), spec.schedule, effective(level, spec.settings).window)
+        known = self.known[key].definition
+        return Stage(key[1], moment(until), known.spec.schedule, known.settings.window)
 
     async def one(self, transaction: Transaction, job_uuid: str, version: int) -> Compiled:
         await self.load(transaction, [(job_uuid, version)])

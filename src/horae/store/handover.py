@@ -178,7 +178,7 @@ async def finish_once_jobs(work: Work, jobs: Iterable[JobRow]) -> int:
 
 
 def _is_done(work: Work, job: JobRow) -> bool:
-    schedule = work.definition(job).schedule
+    schedule = work.definition(job).definition.spec.schedule
     if not isinstance(schedule, Once) or milliseconds(schedule.at) > job.planned_until:
         return False
     return job.state != "DISABLED" or _drops(work, job)
@@ -186,7 +186,8 @@ def _is_done(work: Work, job: JobRow) -> bool:
 
 def _drops(work: Work, job: JobRow) -> bool:
     compiled = work.definition(job)
-    return compiled.settings.on_completion == "drop" or (isinstance(compiled.schedule, Once) and compiled.schedule.drop)
+    schedule = compiled.definition.spec.schedule
+    return compiled.settings.on_completion == "drop" or (isinstance(schedule, Once) and schedule.drop)
 
 
 async def bury(work: Work, jobs: Sequence[JobRow], by: str) -> None:

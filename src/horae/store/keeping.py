@@ -10,10 +10,10 @@ from horae.core.access import SYSTEM_NAME
 from horae.core.declarative import Standing, owed_after
 from horae.core.lifecycle import JobState, RunState
 from horae.errors import NodeNameTaken, shown
+from horae.store.ahead import Ahead
 from horae.store.dispatching import task_progress
 from horae.store.handover import after_endings, finish_once_jobs, judge_dependents
 from horae.store.operating import forget_runs
-from horae.store.planning import Ahead
 from horae.store.records import NodeRecord, Pulse, Settlement
 from horae.store.rows import JobRow, length, milliseconds, moment, optional_json, to_json
 from horae.store.settling import Settler

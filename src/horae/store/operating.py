@@ -18,8 +18,9 @@ from horae.core.overlap import ActiveRun, Overlapping, judge_overlap, superseded
 from horae.core.policy import Retry
 from horae.core.trail import ranges
 from horae.errors import Conflict, InvalidDefinition, InvalidInput, RunNotFound, shown
+from horae.store.ahead import look_ahead
 from horae.store.handover import after_endings, bury
-from horae.store.planning import Planner, look_ahead, plan_owed
+from horae.store.planning import Planner, plan_owed
 from horae.store.records import Admission, Admitted, Origin
 from horae.store.rows import (
     JobRow,

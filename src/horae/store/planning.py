@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 
 from horae.core.ids import run_uuid, schedule_key
 from horae.core.instant import EPOCH
-from horae.core.lifecycle import JobState, RunState
+from horae.core.lifecycle import RunState
 from horae.core.occurrence import due, due_alone
 from horae.core.overlap import Overlapping, judge_overlap
 from horae.core.schedule import Once
 from horae.core.slot import Birth, Plan
+from horae.core.succession import stage_at
 from horae.errors import HoraeError
 from horae.store.definitions import Compiled
 from horae.store.driver import Row
@@ -106,6 +107,8 @@ class Planner:
             job_uuid, version, cursor = row[0], row[2], row[4]
             compiled = known[job_uuid, version]
             plain = self.slots > 0 and compiled.plain and row[3] == "ENABLED" and row[8] is None
+            if compiled.since is not None:
+                plain = plain and cursor >= compiled.since
             if not plain or job_uuid in active or (handlers is not None and not compiled.handlers <= handlers):
                 work.gather(batches)
                 yield row
@@ -214,11 +217,15 @@ class Planner:
         self.more = self.more or plan.more
         _move_cursor(job, plan)
         work.write("save_jobs", job.saved())
-        if isinstance(compiled.schedule, Once):
+        if isinstance(compiled.definition.spec.schedule, Once):
             self._once.append(job)
 
     async def _bear(self, job: JobRow, compiled: Compiled, birth: Birth) -> bool:
-        """Writes one birth; says whether there is now a run that is to start."""
+        """Writes one birth; says whether there is now a run that is to start. A slot that an earlier version still
+        speaks for is that version's."""
+        stage = stage_at(compiled.definition.former, birth.scheduled_time)
+        if stage is not None:
+            compiled = await self.work.cache.one(self.work.transaction, job.uuid, stage.version)
         if self.careful:
             key = schedule_key(birth.scheduled_time)
             if await self.work.transaction.rows("run_by_key", job=job.uuid, key=key):
@@ -340,38 +347,6 @@ async def plan_owed(work: Work, job: JobRow, unplannable: set[str]) -> None:
         await planner.finish(once=False)
         if not planner.more:
             return
-
-
-def look_ahead(work: Work, job: JobRow) -> None:
-    """Sets `next_run_time` and `wake_at` as planning would, without bearing anything."""
-    compiled = work.definition(job)
-    if compiled.schedule is None or JobState(job.state) is JobState.DISABLED:
-        job.next_run_time = job.wake_at = None
-        return
-    plan = due(job_view(job, compiled.definition, ()), work.moment)
-    job.next_run_time = optional_milliseconds(plan.next_run_time)
-    owes = bool(plan.births or plan.endings or plan.more)
-    job.wake_at = work.now if owes else optional_milliseconds(plan.wake_at)
-
-
-class Ahead:
-    """`look_ahead` for many jobs, asked once for all that are bound to have the same answer."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._known: dict[tuple[object, ...], tuple[int | None, int | None]] = {}
-
-    def look(self, job: JobRow) -> None:
-        definition = self._work.definition(job).definition
-        settings = definition.settings
-        if settings.window is not None or job.paused_until is not None or job.moved_slot is not None:
-            look_ahead(self._work, job)
-            return
-        key = (definition.spec.schedule, settings.misfire_grace, settings.deadline, job.planned_until, job.state)
-        if key not in self._known:
-            look_ahead(self._work, job)
-            self._known[key] = (job.next_run_time, job.wake_at)
-        job.next_run_time, job.wake_at = self._known[key]
 
 
 def _alone(compiled: Compiled, cursor: int, now: datetime) -> tuple[int, int, int, str] | None:

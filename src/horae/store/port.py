@@ -39,6 +39,7 @@ from uuid import UUID
 from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
+from horae.core.update import Update
 from horae.store.records import (
     Admission,
     Admitted,
@@ -179,6 +180,7 @@ class Store(Protocol):
         defaults: Mapping[str, Any] | None = None,
         expected: Mapping[str, int] | None = None,
         reason: str | None = None,
+        update: Update | None = None,
     ) -> tuple[Defined, ...]:
         """Creates or changes jobs, all of them or none; answers in the order given.
 
@@ -189,8 +191,11 @@ class Store(Protocol):
 
         A new job's cursor stands at now, or where its tombstone left it if that is later; for a Once that lies in the
         past, just before it, so that planning can run it within its grace or record it MISSED. A changed schedule first
-        bears what the old one owes up to now; then runs born ahead of their time (windows) that have not started are
-        decided anew, or deleted where the new schedule has no such slot. Runs keep the version they were born under.
+        bears what the old one owes up to now; then runs born ahead of their time (windows) that have not started become
+        the new version's, decided anew, or are deleted where it has no such slot. All others keep the version they were
+        born under. `update` says how changes take effect, None as each job says: *immediate* is this; *graceful* leaves
+        the next slot after now, or all before a moment, to the version before, with its windows and tasks; *windowed*
+        leaves runs born ahead beyond the horizon as they are.
 
         `expected` maps names to the version the caller read (0: must not exist). Raises VersionConflict with both
         versions, NamespaceConflict, InvalidDefinition (unknown dependency, pool or role, payload that is not JSON, the

@@ -13,9 +13,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from horae.core.instant import EPOCH
-from horae.core.job import JobSpec, Settings, TaskSpec
 from horae.core.lifecycle import AttemptState, JobState, RunState
 from horae.core.report import RunRow, TaskRow
+from horae.core.schedule import Schedule
+from horae.core.succession import Stage
+from horae.store.definition import Defined as Defined
+from horae.store.definition import Definition as Definition
 
 
 class Origin(StrEnum):
@@ -36,35 +39,6 @@ class Verdict(StrEnum):
     """the same owner and fence ended this run before: a repetition, nothing changed"""
     FENCED = "FENCED"
     """the run belongs to somebody else by now, or to nobody: nothing changed"""
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """One version of a job, with the settings that hold for the job and for each task. Immutable, so it is cached."""
-
-    spec: JobSpec
-    version: int
-    settings: Settings
-    task_settings: tuple[Settings, ...]
-    handlers: frozenset[str]
-    """What a node must have to run it, in the words of `core.needs`: its Python callables, and for other work more."""
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-    @property
-    def tasks(self) -> tuple[TaskSpec, ...]:
-        return self.spec.tasks
-
-
-@dataclass(frozen=True, slots=True)
-class Defined:
-    """What `define` did with one job: `change` is created, changed or unchanged."""
-
-    name: str
-    version: int
-    change: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +63,16 @@ class JobRecord:
     last_enqueued_at: datetime | None = None
     owner: str = "local"
     """Whose it is, and whose rights it runs with; `created_by` is who wrote its first version."""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """What its slots are taken from."""
+        return self.definition.schedule
+
+    @property
+    def former(self) -> tuple[Stage, ...]:
+        """The earlier versions that its slots begin with, each up to its moment, which may have passed."""
+        return self.definition.former
 
 
 @dataclass(frozen=True, slots=True)

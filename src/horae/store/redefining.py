@@ -6,8 +6,10 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from horae.core.custom import loaded
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
+from horae.core.update import Update
 from horae.store.defining import Definer
 from horae.store.records import Defined
 from horae.store.rows import JobRow
@@ -23,23 +25,32 @@ async def redefine(
     unplannable: set[str],
     reason: str | None = None,
     expected: int | None = None,
+    update: Update | None = None,
+    source: str = "sql",
+    defaults_of: int | None = None,
 ) -> Defined:
-    """Changes a locked job to `spec`, which is of the version `expected`, if that is said."""
+    """Changes a locked job to `spec`, which is of the version `expected`, if that is said. The scheduler's defaults
+    under it are those of the version `defaults_of`, or else of the present one."""
     definer = Definer(
         work,
         by=by,
-        source="sql",
-        defaults=await _kept_defaults(work, job),
+        source=source,
+        defaults=await _kept_defaults(work, job, job.version if defaults_of is None else defaults_of),
         expected={} if expected is None else {spec.name: expected},
         reason=reason,
         unplannable=unplannable,
+        update=update,
     )
-    (defined,) = await definer.define([replace(spec, state=JobState(job.state))])
+    schedule = spec.schedule
+    if schedule is not None and work.cache.find is not None:
+        # Read from text, a schedule of a user's own is only its path.
+        schedule = loaded(schedule, work.cache.find)
+    (defined,) = await definer.define([replace(spec, schedule=schedule, state=JobState(job.state))])
     return defined
 
 
-async def _kept_defaults(work: Work, job: JobRow) -> dict[str, Any]:
-    """The scheduler's defaults that the job's present version was defined under."""
-    rows = await work.transaction.rows("read_defaults", job=job.uuid, version=job.version)
+async def _kept_defaults(work: Work, job: JobRow, version: int) -> dict[str, Any]:
+    """The scheduler's defaults that a version of the job was defined under."""
+    rows = await work.transaction.rows("read_defaults", job=job.uuid, version=version)
     text = rows[0][0] if rows else None
     return {} if text is None else dict(json.loads(text))

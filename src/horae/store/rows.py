@@ -215,10 +215,11 @@ def active_run(row: Row) -> ActiveRun:
 
 def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...]) -> JobView:
     """What planning asks core with. The caller has seen to it that there is a schedule."""
-    assert definition.spec.schedule is not None
+    schedule, own = definition.schedule, definition.spec.schedule
+    assert schedule is not None
     return JobView(
         job.name,
-        definition.spec.schedule,
+        schedule,
         definition.settings,
         moment(job.planned_until),
         JobState(job.state),
@@ -226,8 +227,9 @@ def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...])
         optional_moment(job.moved_slot),
         optional_moment(job.moved_to),
         optional_moment(job.covered_until),
-        bool(job.first_seen) and defined_late(definition.spec.schedule, moment(job.created_at)),
+        bool(job.first_seen) and own is not None and defined_late(own, moment(job.created_at)),
         active,
+        definition.former,
     )
 
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from horae.core.access import Grant, Principal
+from horae.core.update import Update
 from horae.store.foreign import HIDDEN, HIDDEN_COLUMNS
 
 if TYPE_CHECKING:
@@ -185,9 +186,20 @@ class Vault(Protocol):
     async def remove_members(self, roles: Sequence[str], users: Sequence[str], *, by: str = "local") -> int:
         """Audit: ROLE_REVOKED."""
 
-    async def alter(self, spec: JobSpec, *, expected: int | None = None, by: str = "local") -> Defined:
+    async def alter(
+        self,
+        spec: JobSpec,
+        *,
+        expected: int | None = None,
+        by: str = "local",
+        reason: str | None = None,
+        update: Update | None = None,
+        source: str = "sql",
+        defaults_of: int | None = None,
+    ) -> Defined:
         """Changes a job by hand: as `Store.define`, but its state stays, and so do the scheduler's defaults that it was
-        defined under. `expected` is the version the caller read. Raises as `define`, and JobNotFound."""
+        defined under; with `defaults_of`, they are those of that earlier version. `expected` is the version the caller
+        read. Raises as `define`, and JobNotFound."""
 
     async def set_owner(self, job: str, user: str, *, by: str = "local") -> None:
         """Audit: JOB_MODIFIED with the owner before and after; nothing where it is the same. Raises JobNotFound,

@@ -9,6 +9,7 @@ from typing import Any
 from horae.core import ids
 from horae.core.access import Grant, Principal
 from horae.core.job import JobSpec
+from horae.core.update import Update
 from horae.store import granting, holding, sealing
 from horae.store.operating import locked_job
 from horae.store.records import Defined, Rows
@@ -92,10 +93,31 @@ class Vaulted(Transacting):
         async with self._work() as work:
             return await granting.remove_members(work, roles, users, by)
 
-    async def alter(self, spec: JobSpec, *, expected: int | None = None, by: str = "local") -> Defined:
+    async def alter(
+        self,
+        spec: JobSpec,
+        *,
+        expected: int | None = None,
+        by: str = "local",
+        reason: str | None = None,
+        update: Update | None = None,
+        source: str = "sql",
+        defaults_of: int | None = None,
+    ) -> Defined:
         async with self._work() as work:
             job = await locked_job(work, spec.name)
-            return await redefine(work, job, spec, by=by, unplannable=self._unplannable, expected=expected)
+            return await redefine(
+                work,
+                job,
+                spec,
+                by=by,
+                unplannable=self._unplannable,
+                expected=expected,
+                reason=reason,
+                update=update,
+                source=source,
+                defaults_of=defaults_of,
+            )
 
     async def set_owner(self, job: str, user: str, *, by: str = "local") -> None:
         async with self._work() as work:

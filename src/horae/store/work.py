@@ -323,7 +323,6 @@ _ORDER = (
     "ready_runs",
     "queue_runs",
     "wait_runs",
-    "redecide_runs",
     "request_cancels",
     "insert_runs",
     "insert_started_runs",

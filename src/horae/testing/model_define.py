@@ -16,11 +16,13 @@ from horae.core.job import JobSpec, effective, parse_settings
 from horae.core.lifecycle import RUNS, JobState, RunState
 from horae.core.schedule import Once
 from horae.core.slot import Birth, decided_slot
+from horae.core.succession import Stage, stage_at
+from horae.core.update import Update
 from horae.errors import HoraeError, InvalidDefinition, NamespaceConflict, VersionConflict, shown
 from horae.store.records import Defined, Definition, Origin
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_plan import plan_owed, scheduled_run, set_alarm
-from horae.testing.model_state import Job, Run, Work
+from horae.testing.model_state import Job, Work
 
 _SECOND = timedelta(seconds=1)
 
@@ -33,12 +35,13 @@ def define(
     source: str,
     defaults: Mapping[str, Any] | None,
     expected: Mapping[str, int] | None,
+    update: Update | None = None,
 ) -> tuple[Defined, ...]:
     level = parse_settings(defaults or {})
     by_name = checked_batch(specs)
     for name, version in sorted((expected or {}).items()):
         _check_expected(work, name, version, by_name.get(name))
-    answers = tuple(_define_one(work, spec, by, source, level) for spec in by_name.values())
+    answers = tuple(_define_one(work, spec, by, source, level, update) for spec in by_name.values())
     _check_graph(work, {each.name for each in answers if each.change != "unchanged"})
     return answers
 
@@ -80,7 +83,9 @@ def _check_graph(work: Work, touched: set[str]) -> None:
     check_graph(graph)
 
 
-def _define_one(work: Work, spec: JobSpec, by: str, source: str, level: Mapping[str, Any]) -> Defined:
+def _define_one(
+    work: Work, spec: JobSpec, by: str, source: str, level: Mapping[str, Any], update: Update | None
+) -> Defined:
     said = spec.to_dict()
     said.pop("state", None)
     registered = (said, level)
@@ -101,7 +106,7 @@ def _define_one(work: Work, spec: JobSpec, by: str, source: str, level: Mapping[
     state = job.state if source == "code" else spec.state
     changed = bool(_changes(work, job, wanted)) or _settings_change(work, job, wanted, level)
     if changed:
-        _change(work, job, wanted, state, level)
+        _change(work, job, wanted, state, level, update)
     elif state is not job.state:
         plan_owed(work, job)
         change_state(work, job, state)
@@ -164,25 +169,50 @@ def _create(work: Work, spec: JobSpec, by: str, level: Mapping[str, Any]) -> Job
     return job
 
 
-def _change(work: Work, job: Job, wanted: JobSpec, state: JobState, level: Mapping[str, Any]) -> None:
+def _change(
+    work: Work, job: Job, wanted: JobSpec, state: JobState, level: Mapping[str, Any], update: Update | None
+) -> None:
     before = work.catalog.definition(job)
-    after = make_definition(work, wanted, job.version + 1, level)
-    rescheduled = before.spec.schedule != wanted.schedule
+    made = make_definition(work, wanted, job.version + 1, level)
+    how = update or made.settings.update_policy
+    after = replace(made, former=_former(work, job, before, made, how))
+    work.catalog.definitions[job.name, after.version] = after
+    rescheduled = before.spec.schedule != after.spec.schedule
     moved = rescheduled or before.settings.window != after.settings.window
     restated = state is not job.state
-    if moved or restated:
+    if moved or restated or after.former:
         plan_owed(work, job)
     job.version = after.version
     job.defaults = level
     job.updated_at = work.now
-    if moved:
-        _move_waiting(work, job)
+    begin = after.former[-1].until if after.former else work.now
+    if moved and (job.moved_slot is None or job.moved_slot > begin):
+        job.moved_slot = None
+        job.moved_to = None
     if rescheduled:
         job.planned_until = max(job.planned_until, floored(work.now))
+    _move_waiting(work, job, begin, how.reaches(work.now))
     if restated:
         change_state(work, job, state)
     if moved or restated:
         set_alarm(work, job)
+
+
+def _former(work: Work, job: Job, before: Definition, after: Definition, how: Update) -> tuple[Stage, ...]:
+    """Second by second of thought: whoever spoke for a moment before the switch goes on doing so."""
+    if job.state is JobState.DISABLED:
+        return ()
+    switch = how.switch_at(before.schedule, work.now)
+    if switch <= work.now:
+        same = before.spec.schedule == after.spec.schedule and before.settings.window == after.settings.window
+        return tuple(stage for stage in before.former if same and stage.until > work.now)
+    ends = sorted({*(stage.until for stage in before.former if work.now < stage.until < switch), switch})
+    found = []
+    for until in ends:
+        speaks = stage_at(before.former, until)
+        definition = before if speaks is None else work.catalog.definitions[job.name, speaks.version]
+        found.append(Stage(definition.version, until, definition.spec.schedule, definition.settings.window))
+    return tuple(found)
 
 
 def change_state(work: Work, job: Job, state: JobState, until: datetime | None = None, note: str | None = None) -> None:
@@ -196,36 +226,22 @@ def change_state(work: Work, job: Job, state: JobState, until: datetime | None =
     job.updated_at = work.now
 
 
-def _move_waiting(work: Work, job: Job) -> None:
-    """Runs born ahead of their time follow the new definition, as far as the cursor stands beyond now."""
-    job.moved_slot = None
-    job.moved_to = None
-    schedule = work.catalog.definition(job).spec.schedule
-    waiting = [
+def _move_waiting(work: Work, job: Job, begin: datetime, reach: datetime | None) -> None:
+    """Runs born ahead of their time are born anew under the new definition, as far as the cursor stands beyond now."""
+    schedule = work.catalog.definition(job).schedule
+    end = job.planned_until if reach is None else min(job.planned_until, reach)
+    gone = [
         run
         for run in work.catalog.active(job.name)
-        if run.origin is Origin.SCHEDULE and run.waiting_for == "window" and run.scheduled_time > work.now
+        if run.origin is Origin.SCHEDULE and run.waiting_for == "window" and begin < run.scheduled_time <= end
     ]
-    gone = [run for run in waiting if not _decided_anew(work, job, run)]
     work.catalog.delete(gone)
-    if schedule is None or job.state is JobState.DISABLED:
+    if schedule is None:
         return
-    for nominal in schedule.between(work.now, job.planned_until):
-        if work.catalog.keyed(job.name, ids.schedule_key(nominal)) is None:
+    for nominal in schedule.between(begin, max(begin, end)):
+        wanted = job.state is not JobState.DISABLED or nominal in {run.scheduled_time for run in gone}
+        if wanted and work.catalog.keyed(job.name, ids.schedule_key(nominal)) is None:
             _bear_ahead(work, job, nominal)
-
-
-def _decided_anew(work: Work, job: Job, run: Run) -> bool:
-    """Gives the run its place under the new definition; False where it has none."""
-    schedule = work.catalog.definition(job).spec.schedule
-    if schedule is None or not schedule.matches(run.scheduled_time):
-        return False
-    slot = decided_slot(work.view(job), run.scheduled_time)
-    if slot.unschedulable:
-        return False
-    run.chosen_time = whole_milliseconds(slot.chosen)
-    run.not_before = run.chosen_time
-    return True
 
 
 def _bear_ahead(work: Work, job: Job, nominal: datetime) -> None:

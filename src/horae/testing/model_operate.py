@@ -78,7 +78,7 @@ def set_state(work: Work, name: str, state: JobState, until: datetime | None, no
 def reschedule(work: Work, name: str, at: datetime) -> datetime:
     job = found_job(work, name)
     plan_owed(work, job)
-    schedule = work.catalog.definition(job).spec.schedule
+    schedule = work.catalog.definition(job).schedule
     slot = None if schedule is None or job.state is JobState.DISABLED else schedule.next(job.planned_until)
     if slot is None:
         raise InvalidInput(f"Job {shown(name)} has no next slot that could be moved")
@@ -155,7 +155,7 @@ def _asked_for(work: Work, job: Job, request: Admission) -> Run:
 
 
 def _past_slot(work: Work, job: Job, at: datetime | None) -> datetime:
-    schedule = work.catalog.definition(job).spec.schedule
+    schedule = work.catalog.definition(job).schedule
     if at is None or schedule is None or at > work.now or not schedule.matches(at):
         raise InvalidInput(f"{shown(at)} is no past slot of job {shown(job.name)}")
     return floored(at)

@@ -10,6 +10,7 @@ from horae.core import ids
 from horae.core.lifecycle import RUNS, JobState, RunState
 from horae.core.occurrence import Birth, due
 from horae.core.overlap import judge_overlap
+from horae.core.succession import stage_at
 from horae.store.records import Capacity, Claim, Origin, Passed, Planned
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_moves import (
@@ -139,7 +140,7 @@ def plan_owed(work: Work, job: Job) -> None:
 
 def set_alarm(work: Work, job: Job) -> None:
     """Computes `next_run_time` and `wake_at` anew without bearing anything: what is owed already wakes at once."""
-    if work.catalog.definition(job).spec.schedule is None:
+    if work.catalog.definition(job).schedule is None:
         job.next_run_time = None
         job.wake_at = None
         return
@@ -198,6 +199,8 @@ def _fuses(work: Work, run: Run, fusion: Fusion) -> bool:
 
 def scheduled_run(work: Work, job: Job, birth: Birth) -> Run:
     """The row of a birth, not yet in the catalog, with nothing said about what it waits for."""
+    stage = stage_at(work.catalog.definition(job).former, birth.scheduled_time)
+    version = job.version if stage is None else stage.version
     return Run(
         number=work.catalog.next_number(),
         run_id=ids.run_id(ids.job_uuid(job.name), birth.scheduled_time),
@@ -206,7 +209,7 @@ def scheduled_run(work: Work, job: Job, birth: Birth) -> Run:
         scheduled_time=birth.scheduled_time,
         chosen_time=whole_milliseconds(birth.chosen_time),
         origin=Origin.SCHEDULE,
-        version=job.version,
+        version=version,
         created_at=work.now,
         key=ids.schedule_key(birth.scheduled_time),
         reason=birth.reason,
@@ -214,7 +217,7 @@ def scheduled_run(work: Work, job: Job, birth: Birth) -> Run:
         covers_from=birth.covers_from,
         covers_to=birth.covers_to,
         count=birth.count,
-        payload=work.catalog.definition(job).spec.payload,
+        payload=work.catalog.definitions[job.name, version].spec.payload,
     )
 
 

@@ -234,10 +234,11 @@ class Work:
     def view(self, job: Job) -> JobView:
         """The job as planning sees it; the job must have a schedule."""
         definition = self.catalog.definition(job)
-        assert definition.spec.schedule is not None
+        schedule, own = definition.schedule, definition.spec.schedule
+        assert schedule is not None
         return JobView(
             job.name,
-            definition.spec.schedule,
+            schedule,
             definition.settings,
             job.planned_until,
             job.state,
@@ -245,6 +246,7 @@ class Work:
             job.moved_slot,
             job.moved_to,
             job.covered_until,
-            job.first_seen and defined_late(definition.spec.schedule, job.created_at),
+            job.first_seen and own is not None and defined_late(own, job.created_at),
             tuple(run.as_active() for run in self.catalog.active(job.name)),
+            definition.former,
         )

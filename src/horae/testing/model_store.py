@@ -18,6 +18,7 @@ from uuid import UUID
 from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
+from horae.core.update import Update
 from horae.errors import Conflict, InvalidInput, NodeNameTaken, shown
 from horae.store.records import (
     Admission,
@@ -141,8 +142,11 @@ class ModelStore:
         defaults: Mapping[str, Any] | None = None,
         expected: Mapping[str, int] | None = None,
         reason: str | None = None,
+        update: Update | None = None,
     ) -> tuple[Defined, ...]:
-        return model_define.define(self._work(), specs, by=by, source=source, defaults=defaults, expected=expected)
+        return model_define.define(
+            self._work(), specs, by=by, source=source, defaults=defaults, expected=expected, update=update
+        )
 
     @atomic
     async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[Declared, ...]:

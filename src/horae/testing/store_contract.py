@@ -31,12 +31,14 @@ from horae.testing.contract_planning import PlanningContract
 from horae.testing.contract_reading import ReadingContract
 from horae.testing.contract_settling import SettlingContract
 from horae.testing.contract_sleeping import SleepingContract
+from horae.testing.contract_updating import UpdatingContract
 
 __all__ = ["StoreContract"]
 
 
 class StoreContract(
     DefinitionContract,
+    UpdatingContract,
     DeclaringContract,
     SleepingContract,
     OwingContract,

@@ -319,7 +319,7 @@ FROM sys.job_runs
 WHERE not_before < :late::bigint;
 
 -- name: list_versions
-SELECT version, definition, source, author, reason, created_at FROM sys.job_versions
+SELECT version, definition, source, author, reason, created_at, defaults FROM sys.job_versions
 WHERE job_uuid = :job::uuid AND version < :before
 ORDER BY version DESC
 LIMIT :limit;

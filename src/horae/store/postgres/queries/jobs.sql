@@ -44,7 +44,7 @@ SELECT count(*) FROM (
 ) locked;
 
 -- name: load_versions
-SELECT v.job_uuid, v.version, v.definition, v.defaults
+SELECT v.job_uuid, v.version, v.definition, v.defaults, v.former
 FROM jsonb_array_elements(:wanted::jsonb) AS wanted (pair)
 JOIN sys.job_versions v ON v.job_uuid = (pair ->> 0)::uuid AND v.version = (pair ->> 1)::bigint;
 
@@ -110,11 +110,11 @@ WHERE jobs.job_uuid = given.job_uuid;
 -- name: set_registered(job_uuid uuid, registered text)
 UPDATE sys.jobs SET registered = given.registered FROM :rows WHERE jobs.job_uuid = given.job_uuid;
 
--- name: insert_versions(job_uuid uuid, version bigint, definition text, defaults text, source text, author text, reason text, created_at bigint, plain_start jsonb)
+-- name: insert_versions(job_uuid uuid, version bigint, definition text, defaults text, source text, author text, reason text, created_at bigint, plain_start jsonb, former text)
 INSERT INTO sys.job_versions (
-    job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start
+    job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start, former
 )
-SELECT job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start FROM :rows;
+SELECT job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start, former FROM :rows;
 
 -- name: upsert_tasks(job_uuid uuid, task_uuid uuid, task_name text, position bigint, task_type text, handler text, settings text)
 INSERT INTO sys.job_tasks (job_uuid, task_uuid, task_name, position, task_type, handler, settings)

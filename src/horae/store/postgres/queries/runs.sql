@@ -247,12 +247,6 @@ UPDATE sys.job_runs r SET state = 'PENDING', not_before = NULL, waiting_for = gi
 FROM :rows
 WHERE r.run_no = given.run_no AND r.state IN ('PENDING', 'QUEUED');
 
--- name: redecide_runs(run_no bigint, chosen_time bigint, deadline_at bigint)
-UPDATE sys.job_runs r SET
-    chosen_time = given.chosen_time, not_before = given.chosen_time, deadline_at = given.deadline_at
-FROM :rows
-WHERE r.run_no = given.run_no AND r.state = 'PENDING' AND r.waiting_for = 'window';
-
 -- name: delete_runs(run_no bigint)
 DELETE FROM sys.job_runs USING :rows WHERE job_runs.run_no = given.run_no;
 

@@ -325,7 +325,7 @@ FROM sys.job_runs INDEXED BY job_runs_claim
 WHERE not_before < :late;
 
 -- name: list_versions
-SELECT version, definition, source, author, reason, created_at FROM sys.job_versions
+SELECT version, definition, source, author, reason, created_at, defaults FROM sys.job_versions
 WHERE job_uuid = :job AND version < :before
 ORDER BY version DESC
 LIMIT :limit;

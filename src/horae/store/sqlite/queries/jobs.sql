@@ -34,7 +34,7 @@ SELECT 1 WHERE :runs IS NULL;
 SELECT 1 WHERE :jobs IS NULL;
 
 -- name: load_versions
-SELECT v.job_uuid, v.version, v.definition, v.defaults
+SELECT v.job_uuid, v.version, v.definition, v.defaults, v.former
 FROM json_each(:wanted) w
 CROSS JOIN sys.job_versions v
     ON v.job_uuid = json_extract(w.value, '$[0]') AND v.version = json_extract(w.value, '$[1]');
@@ -93,11 +93,11 @@ UPDATE sys.jobs SET covered_until = max(coalesce(covered_until, :covered_until),
 -- name: set_registered(job_uuid, registered)
 UPDATE sys.jobs SET registered = :registered WHERE job_uuid = :job_uuid;
 
--- name: insert_versions(job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start)
+-- name: insert_versions(job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start, former)
 INSERT INTO sys.job_versions (
-    job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start
+    job_uuid, version, definition, defaults, source, author, reason, created_at, plain_start, former
 )
-VALUES (:job_uuid, :version, :definition, :defaults, :source, :author, :reason, :created_at, :plain_start);
+VALUES (:job_uuid, :version, :definition, :defaults, :source, :author, :reason, :created_at, :plain_start, :former);
 
 -- name: upsert_tasks(job_uuid, task_uuid, task_name, position, task_type, handler, settings)
 INSERT INTO sys.job_tasks (job_uuid, task_uuid, task_name, position, task_type, handler, settings)

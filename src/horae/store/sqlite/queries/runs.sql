@@ -226,10 +226,6 @@ UPDATE sys.job_runs SET state = 'QUEUED', not_before = NULL, waiting_for = NULL 
 UPDATE sys.job_runs SET state = 'PENDING', not_before = NULL, waiting_for = :waiting_for
 WHERE run_no = :run_no AND (state = 'PENDING' OR state = 'QUEUED');
 
--- name: redecide_runs(run_no, chosen_time, deadline_at)
-UPDATE sys.job_runs SET chosen_time = :chosen_time, not_before = :chosen_time, deadline_at = :deadline_at
-WHERE run_no = :run_no AND state = 'PENDING' AND waiting_for = 'window';
-
 -- name: delete_runs(run_no)
 DELETE FROM sys.job_runs WHERE run_no = :run_no;
 

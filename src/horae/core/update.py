@@ -1,0 +1,93 @@
+"""How a change of a definition takes effect, as a value: at once, after what was announced, or within a horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from horae.core.bounds import bound_text
+from horae.core.duration import DurationLike, format_duration, parse_duration
+from horae.core.instant import aware, parse_instant
+from horae.core.policy import UPDATE_POLICIES, chosen
+from horae.core.schedule import Schedule
+from horae.errors import InvalidPolicy, shown
+
+_SECOND = timedelta(seconds=1)
+HORIZON = timedelta(days=30)
+"""How far windowed looks where nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How a change takes effect. `until` belongs to graceful, `horizon` to windowed."""
+
+    policy: str = "immediate"
+    until: datetime | None = None
+    horizon: DurationLike | None = None
+
+    def __post_init__(self) -> None:
+        chosen(self.policy, UPDATE_POLICIES, "update policy")
+        if self.until is not None and self.policy != "graceful":
+            raise InvalidPolicy("Invalid update policy: only graceful takes a time until which the old schedule holds")
+        if self.horizon is not None and self.policy != "windowed":
+            raise InvalidPolicy("Invalid update policy: only windowed takes a horizon")
+        if self.until is not None:
+            object.__setattr__(self, "until", aware(self.until, "until"))
+        if self.policy == "windowed":
+            horizon = HORIZON if self.horizon is None else parse_duration(self.horizon, name="horizon")
+            object.__setattr__(self, "horizon", horizon)
+
+    def switch_at(self, old: Schedule | None, now: datetime) -> datetime:
+        """The last moment the old schedule speaks for."""
+        if self.policy != "graceful" or old is None:
+            return now
+        if self.until is not None:
+            # Everything before that time is the old schedule's; slots are whole seconds, so the one before is its last.
+            return max(now, self.until - _SECOND)
+        announced = old.next(now)
+        return now if announced is None else announced
+
+    def reaches(self, now: datetime) -> datetime | None:
+        """The last moment that is looked at; None: all that is to come."""
+        return None if self.horizon is None else now + parse_duration(self.horizon)
+
+    def to_dict(self) -> Any:
+        """What `parse_update` reads back: a word, or a mapping from it to what it takes."""
+        if self.until is not None:
+            return {self.policy: bound_text(self.until)}
+        return self.policy if self.horizon is None else {self.policy: format_duration(parse_duration(self.horizon))}
+
+    def __str__(self) -> str:
+        said = self.to_dict()
+        return said if isinstance(said, str) else "=".join(*said.items())
+
+
+IMMEDIATE = Update()
+
+
+def parse_update(value: Any) -> Update:
+    """Reads `"graceful"`, `"windowed=7d"`, `"graceful=2027-01-01T00:00:00Z"`, `{"windowed": "7d"}`."""
+    if isinstance(value, Update):
+        return value
+    if isinstance(value, Mapping) and len(value) == 1:
+        policy, argument = next(iter(value.items()))
+    elif isinstance(value, str):
+        policy, equals, text = value.partition("=")
+        argument = text if equals else None
+    else:
+        raise InvalidPolicy(
+            f"Invalid update policy {shown(value)}",
+            hint='Write "immediate", "graceful", {graceful = TIME}, "windowed" or {windowed = "7d"}.',
+        )
+    chosen(policy, UPDATE_POLICIES, "update policy")
+    match policy:
+        case "graceful" if argument is not None:
+            until = argument if isinstance(argument, datetime) else parse_instant(argument, "until")
+            return Update("graceful", until=until)
+        case "windowed" if argument is not None:
+            return Update("windowed", horizon=parse_duration(argument, name="horizon"))
+        case "immediate" if argument is not None:
+            raise InvalidPolicy("Invalid update policy: immediate takes nothing more")
+    return Update(str(policy))

@@ -1,0 +1,192 @@
+"""The store contract, updates: when a change takes effect, and whose the slots around it are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from horae.core.distribution import Distribution
+from horae.core.job import TaskSpec
+from horae.core.lifecycle import JobState
+from horae.core.schedule import Cron, Once
+from horae.core.update import Update
+from horae.core.window import Window
+from horae.store.port import Defined
+from horae.testing.contract_builders import HOURLY, Contract, Scene, at, job, scenario
+
+HALF_PAST = Cron("30 * * * *")
+TWENTY_PAST = Cron("20 * * * *")
+AHEAD = Window.before("3h", Distribution("skewLate", {"shape": 1000}))
+"""Born three hours before their time, and started near it."""
+GRACEFUL = Update("graceful")
+
+
+class UpdatingContract(Contract):
+    """Changes that are immediate, graceful and windowed, alone and after each other."""
+
+    @scenario
+    async def test_a_graceful_change_leaves_the_announced_slot_to_the_version_before(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, tasks=("one",)))
+        await scene.define(job(schedule=HALF_PAST, tasks=("two",)), update=GRACEFUL)
+        record = await scene.job()
+        assert (record.version, record.next_run_time) == (2, at("10:00"))
+        for time in ("10:00", "10:30", "11:00", "11:30"):
+            await scene.until(time)
+        found = [(told.scheduled_time, told.version) for told in await scene.runs()]
+        assert found == [(at("10:00"), 1), (at("10:30"), 2), (at("11:30"), 2)]
+        claims = await scene.dispatch()
+        assert {task.name for claim in claims for task in claim.definition.tasks} == {"one"}
+
+    @scenario
+    async def test_a_graceful_change_of_tasks_alone_keeps_the_announced_run_as_it_was(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, tasks=("one", "gone"), payload={"x": 1}))
+        await scene.define(job(schedule=HOURLY, tasks=("new", "one")), update=GRACEFUL)
+        await scene.until("10:00")
+        claim = await scene.claim()
+        assert [task.name for task in claim.definition.tasks] == ["one", "gone"]
+        assert claim.payload == {"x": 1}
+        await scene.settle(claim, release=True, started=False)
+        await scene.until("11:00")
+        assert [run.version for run in await scene.runs()] == [1, 2]
+
+    @scenario
+    async def test_a_graceful_change_until_a_moment_leaves_all_slots_before_it(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, overlap="allow"))
+        await scene.define(job(schedule=HALF_PAST, overlap="allow"), update=Update("graceful", until=at("12:00")))
+        for time in ("10:00", "11:00", "12:00", "12:30", "13:30"):
+            await scene.until(time)
+        found = [(told.scheduled_time, told.version) for told in await scene.runs()]
+        assert found == [(at("10:00"), 1), (at("11:00"), 1), (at("12:30"), 2), (at("13:30"), 2)]
+
+    @scenario
+    async def test_what_was_missed_around_a_graceful_change_is_caught_up_on_by_both_schedules(
+        self, scene: Scene
+    ) -> None:
+        await scene.define(job(schedule=HOURLY, recovery="all"))
+        await scene.define(job(schedule=HALF_PAST, recovery="all"), update=Update("graceful", until=at("11:15")))
+        await scene.until("12:45")
+        found = [(told.scheduled_time, told.version) for told in await scene.runs()]
+        assert found == [(at("10:00"), 1), (at("11:00"), 1), (at("11:30"), 2), (at("12:30"), 2)]
+
+    @scenario
+    async def test_a_graceful_change_is_read_back_by_another_process(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=Window.after("1s")))
+        await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
+        peer = await scene.peer()
+        (record,) = await (peer or scene.store).jobs(("a",))
+        assert [(stage.version, stage.until, stage.schedule) for stage in record.former] == [(1, at("10:00"), HOURLY)]
+        assert record.schedule is not None
+        assert list(record.schedule.between(at("09:00"), at("11:00"))) == [at("10:00"), at("10:30")]
+
+    @scenario
+    async def test_changes_that_wait_for_each_other_take_over_one_after_the_other(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, overlap="allow"))
+        await scene.define(job(schedule=HALF_PAST, overlap="allow"), update=Update("graceful", until=at("10:15")))
+        last = job(schedule=TWENTY_PAST, overlap="allow")
+        await scene.define(last, update=Update("graceful", until=at("11:45")))
+        for time in ("10:00", "10:30", "11:30", "12:20"):
+            await scene.until(time)
+        found = [(told.scheduled_time, told.version) for told in await scene.runs()]
+        assert found == [(at("10:00"), 1), (at("10:30"), 2), (at("11:30"), 2), (at("12:20"), 3)]
+
+    @scenario
+    async def test_an_immediate_change_ends_one_that_waits(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.define(job(schedule=HALF_PAST), update=Update("graceful", until=at("15:00")))
+        await scene.define(job(schedule=TWENTY_PAST))
+        record = await scene.job()
+        assert (record.former, record.next_run_time) == ((), at("09:20"))
+
+    @scenario
+    async def test_a_change_of_something_else_lets_a_graceful_one_wait(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
+        await scene.define(job(schedule=HALF_PAST, description="new"))
+        record = await scene.job()
+        assert (record.version, record.next_run_time) == (3, at("10:00"))
+        assert [stage.version for stage in record.former] == [1]
+
+    @scenario
+    async def test_a_graceful_change_made_again_changes_nothing(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
+        before = await scene.everything()
+        again = await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
+        assert again == (Defined("a", 2, "unchanged"),)
+        assert await scene.everything() == before
+
+    @scenario
+    async def test_a_moved_slot_that_was_announced_stays_moved_through_a_graceful_change(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.store.reschedule("a", at("09:40"))
+        await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
+        assert (await scene.job()).next_run_time == at("09:40")
+        await scene.until("09:40")
+        assert await scene.story() == ["10:00 PENDING"]
+        await scene.define(job(schedule=TWENTY_PAST))
+        assert (await scene.job()).moved_slot is None
+
+    @scenario
+    async def test_a_job_may_say_itself_how_its_changes_take_effect(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.define(job(schedule=HALF_PAST, update_policy="graceful"))
+        assert (await scene.job()).next_run_time == at("10:00")
+        await scene.define(job(schedule=TWENTY_PAST, update_policy="graceful"), update=Update())
+        assert (await scene.job()).next_run_time == at("09:20")
+
+    @scenario
+    async def test_a_job_that_loses_its_schedule_gracefully_runs_once_more(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.define(job(schedule=None), update=GRACEFUL)
+        assert (await scene.job()).next_run_time == at("10:00")
+        await scene.until("10:00")
+        record = await scene.job()
+        assert (record.next_run_time, record.wake_at) == (None, None)
+        assert await scene.story() == ["10:00 PENDING"]
+
+    @scenario
+    async def test_a_job_that_becomes_a_once_gracefully_is_done_after_it(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.define(job(schedule=Once(at("10:10"))), update=GRACEFUL)
+        await scene.until("10:00")
+        await scene.run_once()
+        assert (await scene.job()).next_run_time == at("10:10")
+        await scene.until("10:10")
+        await scene.run_once()
+        assert (await scene.job()).state == JobState.DISABLED
+
+    @scenario
+    async def test_a_disabled_job_has_announced_nothing(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, state=JobState.DISABLED))
+        await scene.define(job(schedule=HALF_PAST, state=JobState.DISABLED), update=GRACEFUL)
+        assert (await scene.job()).former == ()
+
+    @scenario
+    async def test_runs_born_ahead_get_the_tasks_of_the_new_version(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=AHEAD, tasks=("one",), deadline="1h"))
+        await scene.until("09:30")
+        before = {run.run_id for run in await scene.runs()}
+        steps = (TaskSpec("two", "two"), TaskSpec("one", "one"))
+        await scene.define(job(schedule=HOURLY, window=AHEAD, tasks=steps, pool=None, deadline="5m"))
+        runs = await scene.runs()
+        assert {run.run_id for run in runs} == before
+        assert [(run.scheduled_time, run.version) for run in runs] == [
+            (at("10:00"), 2), (at("11:00"), 2), (at("12:00"), 2)
+        ]  # fmt: skip
+
+    @scenario
+    async def test_a_windowed_change_leaves_runs_beyond_its_horizon(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=AHEAD))
+        await scene.until("09:30")
+        near = Update("windowed", horizon=timedelta(minutes=80))
+        await scene.define(job(schedule=TWENTY_PAST, window=AHEAD), update=near)
+        found = [(told.scheduled_time, told.version) for told in await scene.runs()]
+        assert found == [(at("10:20"), 2), (at("11:00"), 1), (at("12:00"), 1)]
+        assert (await scene.job()).planned_until == at("12:00")
+
+    @scenario
+    async def test_a_graceful_change_keeps_the_run_born_ahead_that_was_announced(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=AHEAD))
+        await scene.until("09:30")
+        await scene.define(job(schedule=TWENTY_PAST, window=AHEAD), update=GRACEFUL)
+        found = [(told.scheduled_time, told.version) for told in await scene.runs()]
+        assert found == [(at("10:00"), 1), (at("10:20"), 2), (at("11:20"), 2)]
