@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import catalog, ddl, declarative, engine, external, pages, service
+from bench import catalog, ddl, declarative, engine, external, pages, plan, service, simulate
 from bench.decisions import decide_table, start_table
 from bench.schedules import between_table, next_table
 
@@ -26,7 +26,7 @@ def main() -> int:
     for each in short:
         print(f"short of target: {each}", file=sys.stderr)
     codes = [ddl.main(), external.main([]), catalog.main(options), engine.main(options), declarative.main(options)]
-    codes += [service.main(options), pages.main([])]
+    codes += [plan.main(options), simulate.main(options), service.main(options), pages.main([])]
     return 1 if short or any(codes) else 0
 
 

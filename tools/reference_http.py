@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from horae.desk import asking, persons, shapes, sights
+from horae.desk import asking, persons, plans, shapes, sights
+from horae.desk import said as sayings
 from horae.desk.operations import OPERATIONS, PREFIX, Operation
 from horae.desk.shapes import Shape
 from horae.web.openapi import GROUPS, refusals, statuses
@@ -122,7 +123,7 @@ def _answers() -> list[str]:
     _, found = msgspec.json.schema_components([each.answers for each in OPERATIONS], ref_template=_REFERENCE)
     kinds = {
         kind.__name__: kind
-        for module in (shapes, sights, persons)
+        for module in (shapes, sights, persons, plans, sayings)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Shape) and kind is not Shape
     }

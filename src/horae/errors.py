@@ -51,7 +51,8 @@
     │   ├── NodeNameTaken         1503
     │   ├── AlreadyExists         1504
     │   ├── InUse                 1505   something else still needs it
-    │   └── KeyReused             1506   an idempotency key that came with another request before
+    │   ├── KeyReused             1506   an idempotency key that came with another request before
+    │   └── PlanMoved             1507   what a plan was made on is not as it was
     ├── AccessDenied              1800   the principal has no right to do this
     │   ├── LoginFailed           1801
     │   ├── CrossSite             1802   another site made the browser ask, or the request cannot show that none did
@@ -108,13 +109,11 @@ class HoraeError(Exception):
 
     def __init_subclass__(cls, *, code: str | None = None, number: int | None = None, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls.code = code or cls.code
-        cls.number = number or cls.number
+        cls.code, cls.number = code or cls.code, number or cls.number
 
     def __init__(self, message: str, *, hint: str | None = None, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = message, hint
         self.details: dict[str, Any] = details or {}
         if hint:
             self.add_note(hint)
@@ -349,6 +348,9 @@ class InUse(Conflict, code="in_use", number=1505): ...
 
 
 class KeyReused(Conflict, code="key_reused", number=1506): ...
+
+
+class PlanMoved(Conflict, code="plan_moved", number=1507): ...
 
 
 class AccessDenied(HoraeError, code="access_denied", number=1800): ...

@@ -13,6 +13,7 @@ from tests.store.databases import Databases
 
 from horae import Every, Horae, Retry
 from horae.app.definitions import in_order
+from horae.app.jobfiles import read_jobs_of
 from horae.core.job import JobSpec, TaskSpec
 from horae.errors import InvalidDefinition, InvalidFile, InvalidJobFile
 from horae.testing.simulation import Simulation
@@ -206,3 +207,30 @@ def test_what_is_no_regular_file_or_too_large_is_not_read(tmp_path: Path, name: 
         large.truncate((16 << 20) + 1)
     with pytest.raises(InvalidFile, match="larger than 16 MiB"):
         read(file)
+
+
+def test_statements_that_create_jobs_are_a_file_of_jobs_and_carry_out_nothing(tmp_path: Path) -> None:
+    text = """
+    CREATE JOB "nightly-report" SCHEDULE = CRON '0 2 * * *' NAMESPACE = shop PAUSED AS 'SELECT 1';
+    CREATE OR ALTER JOB past SCHEDULE = AT '2020-01-01T00:00:00Z' NAMESPACE = shop AS 'SELECT 2';
+    """
+    found = read_jobs_of(written(tmp_path, text, "jobs.sql"), "default")
+    assert [(spec.name, spec.namespace) for spec in found.specs] == [("nightly-report", "shop"), ("past", "shop")]
+    assert (found.namespace, found.stated) == ("shop", frozenset({"nightly-report"}))
+    plain = read_jobs_of(written(tmp_path, "CREATE JOB a SCHEDULE = NONE AS 'SELECT 1'", "jobs.sql"), "mine")
+    assert (plain.specs[0].namespace, plain.namespace) == ("mine", "mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE JOB a SCHEDULE = NONE AS 'x';\nDROP JOB b;", r"jobs\.sql: line 2, column 1: is not CREATE JOB"),
+        ("SELECT 1", r"jobs\.sql: line 1, column 1: is not CREATE JOB"),
+        ("CREATE JOB a SCHEDULE = EVERI 1h AS 'x'", r"jobs\.sql: line 1, column 25: expected"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_statements_is_told_with_its_place(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(InvalidFile, match=message):
+        read_jobs_of(written(tmp_path, text, "jobs.sql"), "default")

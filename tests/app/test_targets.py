@@ -118,7 +118,7 @@ def test_of_a_folder_every_job_file_is_read_once_and_in_order(here: Path) -> Non
 
 TARGETS: list[tuple[list[str], type[HoraeError], str, str]] = [
     (["shop"], InvalidInput, '"shop" is not a target', "A target is module:app"),
-    (["notes.txt"], InvalidInput, '"notes.txt" is not a target', "ends in neither .toml nor .kron"),
+    (["notes.txt"], InvalidInput, '"notes.txt" is not a target', "ends in neither .toml, .kron nor .sql"),
     (["sho p:app"], InvalidInput, "is not a target", ""),
     (["shop:app", "shop:make"], InvalidInput, "Two apps are to be run", "another process"),
     (["nowhere:app"], InvalidInput, "there is no module nowhere", "It is looked for here"),

@@ -42,6 +42,9 @@ def jobs_are_listed_shown_and_looked_into(ask: Asker) -> None:
     assert ask("explain_job", name="nightly")["steps"]
     assert ask("job_calendar", {"year": 2027}, name="nightly")["year"] == 2027
     assert [each["version"] for each in ask("job_versions", name="nightly")["versions"]] == [1]
+    assert ask("job_version", name="nightly", version="1")["present"] == 1
+    assert ask("diff_versions", {"old": 1, "new": 1}, name="nightly")["changes"] == []
+    assert ask("export", {"names": "nightly", "format": "sql"})["jobs"] == ["nightly"]
     assert {row["name"] for row in ask("list_schedules")["schedules"]} >= {"nightly"}
 
 
@@ -49,6 +52,9 @@ def a_job_is_put_paused_moved_and_dropped(ask: Asker) -> None:
     client = ask.client
     made = client.get("/api/v1/jobs/nightly").json()["definition"]
     assert ask("put_job", name="copy", definition=made)["change"] == "created"
+    assert ask("rollback", name="copy", version=1)["change"] == "unchanged"
+    planned = ask("plan", definitions={"jobs": {"copy": made | {"description": "planned"}}})
+    assert ask("apply", definitions={"jobs": {"copy": made}}, plan=None)["unchanged"] == planned["changed"] == 1
     assert ask("pause", name="copy", note="holiday")["state"] == "PAUSED"
     assert ask("resume", name="copy")["state"] == "ENABLED"
     assert ask("disable", name="copy")["state"] == "DISABLED"

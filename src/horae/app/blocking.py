@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from horae.app.horae import Horae
 
 OPERATIONS = (
+    "apply",
     "backfill",
     "cancel",
     "disable",
@@ -20,15 +21,18 @@ OPERATIONS = (
     "next_run",
     "output",
     "pause",
+    "plan",
     "replay",
     "report",
     "reschedule",
     "resume",
+    "rollback",
     "runs",
     "schedule",
     "scrape",
     "sql",
     "trigger",
+    "versions",
 )
 
 

@@ -180,6 +180,11 @@ class Definitions(Operations):
         self._pools[checked_name(name, "pool name")] = limit
         self._write_soon()
 
+    @property
+    def pools(self) -> dict[str, int]:
+        """Every pool of the code and of its files, with its limit."""
+        return {name: limit for each in self.files.values() for name, limit in each.pools.items()} | self._pools
+
     def on_start(self, hook: Hook) -> Hook:
         """Called with the report so far when a run of any job starts for the first time, before its tasks."""
         self.hooks.on_start(hook)
@@ -309,8 +314,7 @@ class Definitions(Operations):
         """Writes what the code defines to the catalog; what is as it was changes nothing there."""
         self._unwritten = False
         commands = Commands(store)
-        pools = {name: limit for each in self.files.values() for name, limit in each.pools.items()}
-        for name, limit in (pools | self._pools).items():
+        for name, limit in self.pools.items():
             await store.set_pool(name, limit)
         counts = {"created": 0, "changed": 0, "unchanged": 0}
         if self.registry.procedures:

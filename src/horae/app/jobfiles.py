@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from horae.core.job import JobSpec
 from horae.core.jobtable import read_job_file
 from horae.core.kronjob import job_from_krontab
 from horae.core.krontab import read_jobs
-from horae.errors import InvalidDefinition, InvalidFile, shown
+from horae.core.lifecycle import JobState
+from horae.errors import InvalidDefinition, InvalidFile, InvalidStatement, shown
 
 MOST_READ = 16 << 20
 TWICE = "Give one of them another name."
@@ -25,6 +27,9 @@ class FileJobs:
     file: Path
     specs: tuple[JobSpec, ...]
     pools: Mapping[str, int] = field(default_factory=dict)
+    stated: frozenset[str] = frozenset()
+    """The jobs whose state the file says."""
+    namespace: str = "default"
 
 
 def read_file(path: Path) -> str:
@@ -50,18 +55,51 @@ def _without_waiting(path: str, flags: int) -> int:
 def read_toml(path: Path, namespace: str) -> FileJobs:
     """The jobs of a job file; `namespace` is for one that names none. Raises InvalidFile, InvalidJobFile."""
     found = read_job_file(read_file(path), file=str(path), namespace=namespace)
-    return FileJobs(path, found.specs(), found.pools)
+    return FileJobs(path, found.specs(), found.pools, found.stated, found.namespace)
 
 
 def read_krontab(path: Path, namespace: str) -> FileJobs:
     """The jobs of a krontab. Raises InvalidFile, InvalidKrontab."""
     found = read_jobs(read_file(path), file=str(path))
-    return FileJobs(path, tuple(job_from_krontab(each.job, namespace=namespace) for each in found))
+    specs = tuple(job_from_krontab(each.job, namespace=namespace) for each in found)
+    # A line can only say that its job is suspended; of the others it says nothing.
+    stated = frozenset(spec.name for spec in specs if spec.state is not JobState.ENABLED)
+    return FileJobs(path, specs, {}, stated, namespace)
+
+
+def read_sql(path: Path, namespace: str) -> FileJobs:
+    """The jobs that CREATE JOB statements define; they are not carried out. Raises InvalidFile, also for a statement
+    that is no such one."""
+    # Imported here: nearly nobody's jobs are written so, and the grammar takes its time.
+    from horae.ddl.binder import created
+    from horae.ddl.parsing import parse
+    from horae.ddl.statements import CreateJob
+
+    text = read_file(path)
+    specs, stated = [], set()
+    try:
+        for statement in parse(text):
+            if not isinstance(statement, CreateJob):
+                hint = "Here jobs are defined and nothing is carried out: horae sql --file does that."
+                raise statement.at.fault("is not CREATE JOB", hint=hint)
+            said = {clause.kind for clause in statement.clauses}
+            # A time that has passed is no fault of a file: it was to come when it was written.
+            spec = created(statement, now=datetime.min.replace(tzinfo=UTC))
+            specs.append(spec if "NAMESPACE" in said else replace(spec, namespace=namespace))
+            if "STATE" in said:
+                stated.add(spec.name)
+    except InvalidStatement as error:
+        raise InvalidFile(f"{path}: {error.message}", hint=error.hint) from error
+    own = {spec.namespace for spec in specs}
+    return FileJobs(path, tuple(specs), {}, frozenset(stated), own.pop() if len(own) == 1 else namespace)
+
+
+_READERS = {".kron": read_krontab, ".sql": read_sql}
 
 
 def read_jobs_of(path: Path, namespace: str) -> FileJobs:
     """The jobs of a file, by its ending."""
-    return read_krontab(path, namespace) if path.suffix == ".kron" else read_toml(path, namespace)
+    return _READERS.get(path.suffix, read_toml)(path, namespace)
 
 
 def check_apart(files: Iterable[FileJobs], in_code: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,10 +15,13 @@ from horae.control.service import Kept, Service, as_user
 from horae.core.access import Principal
 from horae.core.lifecycle import RunState
 from horae.core.report import Report
+from horae.core.update import parse_update
 from horae.engine.tuning import checked_system
-from horae.store.port import JobRecord, RunRecord
+from horae.store.board import VersionRecord
+from horae.store.port import Defined, JobRecord, RunRecord
 
 if TYPE_CHECKING:
+    from horae.control.planned import Applied, Plan
     from horae.ddl.session import Result
 
 Answer = TypeVar("Answer")
@@ -28,6 +32,8 @@ class Operations:
 
     home: Home
     toolbox: Toolbox
+    namespace: str
+    defaults: dict[str, Any]
 
     async def written(self) -> None:
         """Waits for definitions that a running app was given a moment ago."""
@@ -61,6 +67,49 @@ class Operations:
 
         return await self.serve(lambda service: Session(service).run(text), user)
 
+    async def plan(
+        self,
+        definitions: Any,
+        update_policy: Any = None,
+        *,
+        prune: bool = False,
+        horizon: Any = None,
+        durations: str = "from-history",
+    ) -> Plan:
+        """What applying definitions would change, and what that does to the future; nothing is written. They are a
+        file, a folder, `module:app`, an app, JobSpecs, or the structure of jobs.toml as a mapping."""
+        # Imported here, as below: programs that never plan start without.
+        from horae.app.wanting import read_wanted
+        from horae.control.planning import asked_plan, plan_changes
+
+        wanted = await asyncio.to_thread(read_wanted, definitions, namespace=self.namespace, defaults=self.defaults)
+        asked = asked_plan(update_policy=update_policy, prune=prune, horizon=horizon, durations_from=durations)
+        return await self.serve(lambda service: plan_changes(service, wanted, asked))
+
+    async def apply(
+        self,
+        definitions: Any,
+        update_policy: Any = None,
+        *,
+        prune: bool = False,
+        reason: str | None = None,
+        plan: str | None = None,
+    ) -> Applied:
+        """Makes the catalog say what definitions say, all of it or nothing; `plan` is the id of the plan that is meant,
+        if anything else is to be refused. Raises PlanMoved where the catalog changed meanwhile."""
+        from horae.app.wanting import read_wanted
+        from horae.control.applying import apply_changes
+        from horae.control.planning import asked_plan, plan_changes, without_looking
+
+        wanted = await asyncio.to_thread(read_wanted, definitions, namespace=self.namespace, defaults=self.defaults)
+        asked = asked_plan(update_policy=update_policy, prune=prune)
+
+        async def planned_and_applied(service: Service) -> Applied:
+            found = await plan_changes(service, wanted, without_looking(asked))
+            return await apply_changes(service, wanted, asked, found, named=plan, reason=reason)
+
+        return await self.serve(planned_and_applied)
+
     async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef:
         return await self._command(lambda commands: commands.trigger(name, payload, key))
 
@@ -81,6 +130,24 @@ class Operations:
 
     async def drop(self, name: str, keep_history: bool = False) -> None:  # noqa: FBT001, FBT002 - the public signature
         await self._command(lambda commands: commands.drop(name, keep_history))
+
+    async def rollback(
+        self, name: str, version: int, reason: str | None = None, *, update_policy: Any = None
+    ) -> Defined:
+        """Lets an earlier version of a job hold again, as a new version; its state and its owner stay. Raises NotFound,
+        which lists the versions that there are."""
+        from horae.control.versions import roll_back
+
+        update = None if update_policy is None else parse_update(update_policy)
+        return await self.serve(lambda service: roll_back(service, name, version, reason=reason, update=update))
+
+    async def versions(self, name: str, limit: int = 50) -> list[VersionRecord]:
+        """What a job said before, and who changed it when and why; the newest first."""
+
+        async def listed(service: Service) -> list[VersionRecord]:
+            return list(await service.views.versions(name, limit=limit))
+
+        return await self.serve(listed)
 
     async def backfill(self, name: str, start: datetime, end: datetime) -> tuple[RunRef, ...]:
         return await self._command(lambda commands: commands.backfill(name, start, end))

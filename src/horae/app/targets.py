@@ -21,9 +21,10 @@ from horae.core.shape import did_you_mean
 from horae.errors import HoraeError, InvalidDefinition, InvalidFile, InvalidInput, shown
 
 ENDINGS = (".toml", ".kron")
+"""Files of a folder that are read. One of SQL may be anything, and is read where it is named."""
 NO_JOBS = ("horae.toml", "pyproject.toml")
 """What lies in folders beside job files, and is none."""
-FORMS = "A target is module:app, a file such as jobs.toml or jobs.kron, or a folder of them."
+FORMS = "A target is module:app, a file such as jobs.toml, jobs.kron or jobs.sql, or a folder of the first two."
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _is_job_file(path: Path) -> bool:
 
 
 def _is_place(target: str) -> bool:
-    return target.endswith(ENDINGS) or Path(target).is_dir()
+    return target.endswith((*ENDINGS, ".sql")) or Path(target).is_dir()
 
 
 def _plain(store: str | None, configuration: Configuration | None) -> Horae:
@@ -166,7 +167,7 @@ def _app(target: str) -> Horae:
 
 
 def _hint(target: str) -> str:
-    exists = "It is there, but ends in neither .toml nor .kron. " if Path(target).exists() else ""
+    exists = "It is there, but ends in neither .toml, .kron nor .sql. " if Path(target).exists() else ""
     return exists + FORMS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from horae.cli.definition_commands import add_definition_commands
 from horae.cli.groups import add_groups
 from horae.cli.parsing import Commands, Parser, add_store, command, file_name
 from horae.cli.service_commands import add_service_commands
@@ -45,6 +46,7 @@ def build_parser(given: Sequence[str] | None = None) -> Parser:
     _add_explain(commands)
     _add_lint(commands)
     _add_migrate(commands)
+    add_definition_commands(commands)
     add_service_commands(commands)
     add_groups(commands, wanted)
     return parser

@@ -34,6 +34,7 @@ _COMPLETION_NOTES = """examples:
 """
 _TIMES = "now, 2027-03-01, 2027-03-01T09:00 (on the job's clocks) or 2027-03-01T09:00:00+01:00"
 _MOST = 1_000_000
+POLICIES = "when it takes effect: immediate, graceful, graceful=TIME, windowed=7d (default as the version says)"
 SORTS = ("name", "next_run_time", "state", "owner", "updated_at", "last_run")
 SHELLS = ("bash", "zsh", "fish")
 
@@ -83,6 +84,11 @@ def _add_job(actions: Commands[Parser]) -> None:
     added = _job(action(actions, "backfill", "Make runs for past slots that have none, the oldest first."))
     added.add_argument("start", help=f"the first slot: {_TIMES}")
     added.add_argument("end", help="the last slot, likewise")
+    added = _job(action(actions, "rollback", "Let an earlier version of a job hold again, as a new version."))
+    added.add_argument("version", type=counted(1, _MOST), help="the version that is to hold again")
+    added.add_argument("--reason", metavar="TEXT", help="why, for whoever reads the versions")
+    added.add_argument("--expected", type=counted(1, _MOST), metavar="N", help="only if the job is at this version")
+    added.add_argument("--policy", metavar="POLICY", help=POLICIES)
     added = _job(action(actions, "drop", "Drop a job, and its history with it."))
     added.add_argument("--keep-history", action="store_true", help="keep its runs")
 
@@ -106,6 +112,9 @@ def _add_job_reading(actions: Commands[Parser]) -> None:
         either.add_argument(
             f"--{form}", dest="form", action="store_const", const=form, help=f"just the {what} that makes it"
         )
+    added.add_argument(
+        "--version", type=counted(1, _MOST), metavar="N", help="what it said at this version, and what differs now"
+    )
     add_watch(added)
     added = action(actions, "runs", "List runs, the newest first.")
     added.add_argument("name", nargs="?", type=job_name, help="only runs of this job")
@@ -116,6 +125,9 @@ def _add_job_reading(actions: Commands[Parser]) -> None:
     added.add_argument("--year", type=counted(2, 9998), metavar="Y", help="the year to draw (default this year)")
     added = _job(action(actions, "versions", "List what a job said before, and who changed it, the newest first."))
     added.add_argument("--limit", type=counted(1, _MOST), default=50, metavar="N", help="how many (default 50)")
+    added = _job(action(actions, "diff", "Show what differs between two versions of a job, with both values."))
+    added.add_argument("old", nargs="?", type=counted(1, _MOST), help="a version (default the one before NEW)")
+    added.add_argument("new", nargs="?", type=counted(1, _MOST), help="another (default the present one)")
 
 
 def _add_run(actions: Commands[Parser]) -> None:

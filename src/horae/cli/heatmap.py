@@ -28,7 +28,7 @@ def draw(screen: Screen, year: Year) -> None:
     """The heat map with its months, the days clocks change marked `!`, and the legend."""
     counts = dict(year.counts)
     _grid(screen, year.year, lambda day: _cell(screen, counts.get(day), year.most, changed=day in year.changes))
-    legend = " ".join(_shade(screen, level) for level in range(len(_SHADES)))
+    legend = legend_of(screen)
     busiest = f"busiest day {year.most}" if year.total else "nothing"
     screen.line(f"  {year.year} {year.timezone}: {year.total} occurrences, {busiest}   none {legend} most")
     if year.changes:
@@ -70,7 +70,7 @@ def _job_cell(screen: Screen, day: Day | None, most: int) -> str:
         if "clocks_change" in day.marks:
             return screen.style("!", "yellow", "bold")
         return screen.style("|" if "today" in day.marks else _PLAIN_SHADES[0] if screen.plain else _SHADES[0], "dim")
-    level = max(1, -(-count * (len(_SHADES) - 1) // most))
+    level = level_of(count, most)
     states = set(day.runs)
     if states & _FAILED:
         kind = "failed"
@@ -118,10 +118,19 @@ def _cell(screen: Screen, count: int | None, most: int, *, changed: bool) -> str
         return " "
     if changed:
         return screen.style("!", "yellow", "bold")
-    return _shade(screen, 0 if not count else max(1, -(-count * (len(_SHADES) - 1) // most)))
+    return shade(screen, level_of(count, most))
 
 
-def _shade(screen: Screen, level: int) -> str:
+def level_of(count: int, most: int) -> int:
+    """How full a cell is: 0 for nothing, at least 1 for anything, the highest for the most there is."""
+    return 0 if not count else max(1, -(-count * (len(_SHADES) - 1) // most))
+
+
+def legend_of(screen: Screen) -> str:
+    return " ".join(shade(screen, level) for level in range(len(_SHADES)))
+
+
+def shade(screen: Screen, level: int) -> str:
     if screen.plain:
         return _PLAIN_SHADES[level]
     if not screen.colour:

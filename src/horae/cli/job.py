@@ -12,6 +12,7 @@ from horae.cli.rows import counted, harmless, show_rows
 from horae.cli.run import list_runs, show_runs
 from horae.cli.screen import STRIP, strip_of
 from horae.cli.times import typed_time
+from horae.cli.versions import roll_back, show_diff, show_version
 from horae.cli.watch import watched
 from horae.errors import Conflict, InvalidInput, shown
 
@@ -120,6 +121,9 @@ def _versions(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
 
 
 def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    if arguments.version is not None:
+        show_version(arguments, screen, catalog)
+        return
     job: WholeJob = catalog.call("get_job", name=arguments.name)
     if arguments.form is not None:
         _show_form(arguments.form, screen, job)
@@ -137,6 +141,7 @@ def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
         ("state", _state(screen, job)),
         ("schedule", harmless(schedule)),
         ("next run", job.next_run_time or "-"),
+        *(("succession", f"slots up to {each.until} are still those of version {each.version}") for each in job.former),
         ("moved", f"the run of {job.moved.slot} to {job.moved.to}" if job.moved else None),
         ("depends on", harmless(", ".join(job.depends_on))),
         ("needed by", harmless(", ".join(job.dependents))),
@@ -262,6 +267,7 @@ _ACTIONS: dict[str, Callable[[Namespace, Screen, Catalog], None]] = {
     "explain": _explain,
     "calendar": _calendar,
     "versions": _versions,
+    "diff": show_diff,
     "pause": _pause,
     "resume": _switch,
     "enable": _switch,
@@ -269,5 +275,6 @@ _ACTIONS: dict[str, Callable[[Namespace, Screen, Catalog], None]] = {
     "trigger": _trigger,
     "reschedule": _reschedule,
     "backfill": _backfill,
+    "rollback": roll_back,
     "drop": _drop,
 }

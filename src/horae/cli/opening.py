@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ENDING = 10.0
 """Seconds that an interrupted question may take to come to an end."""
-_LONG = frozenset({"sql", "backfill", "verify_audit", "rotate_secrets"})
+_LONG = frozenset({"sql", "backfill", "verify_audit", "rotate_secrets", "plan", "apply"})
 _PATIENCE = 600.0
 """Seconds that a server may take for what takes long."""
 Answer = TypeVar("Answer")

@@ -95,6 +95,7 @@ def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
         return
     for line in harmless(whole.report.text).splitlines():
         screen.line(line)
+    screen.line(screen.style(f"  by version {whole.run.version} of {harmless(whole.run.job)}", "dim"))
     from horae.cli.gantt import draw
 
     draw(screen, whole.report)

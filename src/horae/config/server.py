@@ -166,7 +166,7 @@ def server_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
 
 def _target(text: str, folder: Path) -> str:
     """A file or a folder from where the configuration lies; a module as it is."""
-    return str(folder / text) if text.endswith((".toml", ".kron")) or (folder / text).is_dir() else text
+    return str(folder / text) if text.endswith((".toml", ".kron", ".sql")) or (folder / text).is_dir() else text
 
 
 def _node(value: Any, place: Place) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +20,8 @@ OVERDUE = timedelta(minutes=5)
 UNDECIDED = timedelta(seconds=30)
 SILENT = timedelta(minutes=1)
 LOOKED_AT = 10_000
+MOST_TOLD = 1000
+"""Callables that a node tells of at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ async def examine(store: Kept, around: Surroundings | None = None, more: Sequenc
     """Looks at nodes, jobs and runs, and at what is `around` the catalog; `more` was looked at before."""
     jobs = await Queries(store).jobs()
     nodes = await store.nodes()
-    alive = [node for node in nodes if node.state == "ALIVE" and not node.lock_free]
+    alive = live(nodes)
     waiting = await store.runs(state=RunState.PENDING, limit=LOOKED_AT)
     running = await store.runs(state=RunState.RUNNING, limit=LOOKED_AT)
     now = await store.now()
@@ -92,6 +94,32 @@ async def examine(store: Kept, around: Surroundings | None = None, more: Sequenc
         findings += [Finding(fault.level, fault.subject, fault.message, fault.hint, each.name) for fault in each.faults]
     findings.sort(key=lambda each: (each.level, each.subject))
     return Examination(tuple(findings), len(jobs), len(alive), len(due), checks)
+
+
+class Having:
+    """What live nodes say they have, in the words of `core.needs`."""
+
+    def __init__(self, alive: Sequence[NodeRecord]) -> None:
+        self._alive = alive
+        self._known = {handler for node in alive for handler in node.details.get("handlers", ())}
+        # Of very many a node tells only some.
+        self.is_known = bool(alive) and all(len(node.details.get("handlers", ())) < MOST_TOLD for node in alive)
+
+    def missing(self, needs: Iterable[str], defined_at: datetime) -> list[str]:
+        """Those that no node has, nor may learn; none where that is not known. A node that may import a callable, and
+        joined before the job was defined, learns it when a run waits."""
+        lacking = set(needs) - self._known if self.is_known else set[str]()
+        if not lacking:
+            return []
+        later = [
+            each for node in self._alive if node.started_at < defined_at for each in node.details.get("modules", ())
+        ]
+        return sorted(need for need in lacking if not may_import(need, later))
+
+
+def live(nodes: Sequence[NodeRecord]) -> list[NodeRecord]:
+    """Those that are alive, as far as the catalog knows."""
+    return [node for node in nodes if node.state == "ALIVE" and not node.lock_free]
 
 
 async def _of_slots(store: Kept) -> tuple[str, list[Finding]]:
@@ -178,15 +206,11 @@ def _of_schedules(jobs: Sequence[JobRecord]) -> list[Finding]:
 
 def _of_handlers(jobs: Sequence[JobRecord], alive: Sequence[NodeRecord], due: Sequence[RunRecord]) -> list[Finding]:
     """Callables that jobs need and no live node says it has."""
-    if not alive or any(len(node.details.get("handlers", ())) >= 1000 for node in alive):
-        return []
-    known = {handler for node in alive for handler in node.details.get("handlers", ())}
+    have = Having(alive)
     waits = Counter(run.job_name for run in due)
     found = []
     for job in jobs:
-        # A node that may import it and joined before the job was defined learns it when a run waits: `waiting` tells.
-        later = [each for node in alive if node.started_at < job.updated_at for each in node.details.get("modules", ())]
-        missing = sorted(need for need in job.definition.handlers - known if not may_import(need, later))
+        missing = have.missing(job.definition.handlers, job.updated_at)
         if missing and job.state is not JobState.DISABLED:
             count = waits[job.name]
             runs = f"; {count} of its runs wait for that" if count else ""

@@ -210,7 +210,7 @@ async def _definitions(store: Kept, defined: frozenset[str]) -> Checked:
             "definitions",
             name,
             "This job came from code, and none of the targets defines it any more",
-            "Drop it: horae job drop; or look at other targets too.",
+            "Drop it: horae job drop, or horae apply --prune; or look at other targets too.",
         )
         for name in gone
     )

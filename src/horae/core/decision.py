@@ -115,9 +115,10 @@ class Explanation:
     candidates: tuple[Candidate, ...] = field(default=())
 
 
-def decide(request: DecisionRequest) -> Decision:
-    """The decision for one occurrence. Raises InvalidDecision, UnknownZone or InvalidTime for a bad request."""
-    return _decide(request, None)
+def decide(request: DecisionRequest, clocks: Zone | None = None) -> Decision:
+    """The decision for one occurrence. Raises InvalidDecision, UnknownZone or InvalidTime for a bad request. `clocks`
+    are other data of the request's zone, for those who ask what would be decided by them."""
+    return _decide(request, None, clocks)
 
 
 def explain(request: DecisionRequest) -> Explanation:
@@ -143,13 +144,13 @@ def _number(state: int) -> float:
     return ((mixed ^ (mixed >> 31)) >> 11) / 9007199254740992.0
 
 
-def _decide(request: DecisionRequest, candidates: list[Candidate] | None) -> Decision:
+def _decide(request: DecisionRequest, candidates: list[Candidate] | None, other_clocks: Zone | None = None) -> Decision:
     if not isinstance(request, DecisionRequest):
         raise InvalidDecision(f"Invalid request {shown(request)}: must be a DecisionRequest")
     nominal = aware(request.nominal_time, "nominal_time")
     elapsed = nominal - EPOCH
     second, fraction = elapsed.days * 86_400 + elapsed.seconds, elapsed.microseconds
-    clocks = zone(request.timezone)
+    clocks = zone(request.timezone) if other_clocks is None else other_clocks
     first, last = _window(second, fraction, request.window_mode, request.window_duration)
     period_id = rfc3339(nominal)
     period_key = period_id if request.seed_strategy == "stable" else _period_key(request.seed_strategy, nominal, clocks)

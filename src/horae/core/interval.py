@@ -145,8 +145,19 @@ class Iso8601(Schedule):
     _highest: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._settle(zone(self.tz))
+
+    def on_clocks(self, clocks: Zone) -> Iso8601:
+        """The same schedule by other data of its zone: a start written without an offset is read by them too."""
+        made = object.__new__(Iso8601)
+        for name in ("text", "tz", "anchor"):
+            object.__setattr__(made, name, getattr(self, name))
+        made._settle(clocks)
+        return made
+
+    def _settle(self, clocks: Zone) -> None:
         put = object.__setattr__
-        put(self, "zone", zone(self.tz))
+        put(self, "zone", clocks)
         count, parts = self._split()
         spans = [_SPAN.fullmatch(part) for part in parts]
         ends_there = len(parts) == 2 and spans[0] is not None

@@ -39,6 +39,7 @@ __all__ = [
     "job_toml",
     "read_job_file",
     "read_job_table",
+    "read_job_values",
 ]
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _TOO_DEEP = "is nested too deeply"
@@ -52,6 +53,8 @@ class JobFile:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     pools: Mapping[str, int] = field(default_factory=dict)
     jobs: tuple[JobSpec, ...] = ()
+    stated: frozenset[str] = frozenset()
+    """The jobs whose tables say their state."""
 
     def specs(self) -> tuple[JobSpec, ...]:
         """The jobs as they are to be defined."""
@@ -88,6 +91,22 @@ def check_job_file(
     lines = TomlLines(text)
     told = [_told(fault, file, lines) for fault in faults]
     return None, tuple(sorted(told, key=lambda each: each.line))
+
+
+def read_job_values(data: Mapping[str, Any], *, file: str = "definitions", namespace: str = "default") -> JobFile:
+    """The jobs of a job file's structure in plain values, as JSON has it. Raises InvalidJobFile for the first fault,
+    with its path."""
+    faults: list[Fault] = []
+    try:
+        found = _file(data, namespace, faults)
+    except RecursionError:
+        raise InvalidJobFile(_TOO_DEEP, file=file, line=0, path="") from None
+    if faults:
+        told = _told(faults[0], file, None)
+        if len(faults) > 1:
+            told.add_note(f"{len(faults) - 1} more in it; the next: {_told(faults[1], file, None).message}")
+        raise told
+    return found
 
 
 def read_job_table(
@@ -187,7 +206,8 @@ def _file(data: Mapping[str, Any], otherwise: str, faults: list[Fault]) -> JobFi
         reason = f"dependencies form a cycle: {' -> '.join(cycle)}"
         hint = "Remove one of these dependencies."
         faults.append(Fault(("jobs", cycle[0], "depends_on"), reason, hint, of_shape=False))
-    return JobFile(namespace, defaults, data.get("pools", {}), tuple(specs))
+    stated = frozenset(spec.name for spec in specs if "state" in jobs[spec.name])
+    return JobFile(namespace, defaults, data.get("pools", {}), tuple(specs), stated)
 
 
 def _told(fault: Fault, file: str, lines: TomlLines | None) -> InvalidJobFile:

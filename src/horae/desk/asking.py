@@ -17,6 +17,7 @@ Word = Annotated[str, Meta(max_length=255)]
 Text = Annotated[str, Meta(max_length=4_000)]
 Count = Annotated[int, Meta(ge=1, le=1_000)]
 Offset = Annotated[int, Meta(ge=0, le=10_000_000)]
+Policy = Annotated[str, Meta(min_length=1, max_length=100)]
 Number = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 """One that every store and every reader of JSON can hold."""
 LONGEST_SQL = 102_400
@@ -61,6 +62,10 @@ class PutJob(Asked, frozen=True, kw_only=True):
     name: Name
     definition: dict[str, Any]
     version: Annotated[int, Meta(ge=0, le=2**53 - 1)] | None = None
+    reason: Text | None = None
+    """Why, kept with the version."""
+    update_policy: Policy | None = None
+    """How the change takes effect: `immediate`, `graceful`, `graceful=TIME`, `windowed=7d`; none: as the job says."""
 
 
 class DropJob(Asked, frozen=True, kw_only=True):
@@ -116,6 +121,69 @@ class JobVersions(Asked, frozen=True, kw_only=True):
     before: Number | None = None
     """Versions before this one: `next_before` of the page before."""
     limit: Count = 50
+
+
+class JobVersion(Asked, frozen=True, kw_only=True):
+    name: Name
+    version: Number
+
+
+class DiffVersions(Asked, frozen=True, kw_only=True):
+    name: Name
+    old: Number | None = None
+    """None: the one before `new`."""
+    new: Number | None = None
+    """None: the present one."""
+
+
+class RollBack(Asked, frozen=True, kw_only=True):
+    name: Name
+    version: Number
+    """What is to hold again."""
+    reason: Text | None = None
+    """Why, kept with the new version."""
+    expected: Number | None = None
+    """The version that was read; none: whatever there is."""
+    update_policy: Policy | None = None
+    """How the change takes effect, as for PUT; none: as the version says."""
+
+
+class ExportJobs(Asked, frozen=True, kw_only=True):
+    """`names` are several with line feeds between; none: every job that whoever asks may see."""
+
+    format: Word = "toml"
+    """toml, sql, json or krontab."""
+    names: Annotated[str, Meta(max_length=7_000)] | None = None
+    namespace: Word | None = None
+    """Only this one's."""
+    all_namespaces: bool = False
+    """Those of all namespaces: as sql or json."""
+    tag: Word | None = None
+
+
+class PlanChanges(Asked, frozen=True, kw_only=True):
+    """`definitions` have the structure of jobs.toml, or are its text; a list has one for each namespace."""
+
+    definitions: dict[str, Any] | Annotated[list[dict[str, Any]], Meta(max_length=1_000)] | str
+    update_policy: Policy | None = None
+    """How changes take effect, as for PUT; none: as each job says."""
+    prune: bool = False
+    """Whether jobs of these namespaces that are not in the definitions go."""
+    horizon: Word = "7d"
+    """How far occurrences are compared."""
+    durations: Word = "from-history"
+    """How long runs are taken to last: as they did, or so long."""
+    defaults: dict[str, Any] | None = None
+    """The scheduler's settings, under what the definitions say."""
+
+
+class ApplyChanges(PlanChanges, frozen=True, kw_only=True):
+    """What a plan takes, and which plan is meant."""
+
+    plan: Word | None = None
+    """The number of the plan: nothing else is done."""
+    reason: Text | None = None
+    """Why, kept with the versions."""
 
 
 class ListRuns(Asked, frozen=True, kw_only=True):

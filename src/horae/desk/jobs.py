@@ -110,7 +110,7 @@ class Jobs(Part):
 
     async def job_calendar(self, asked: asking.JobCalendar) -> shapes.Calendar:
         record = await self.service.queries.get_job(asked.name)
-        schedule = record.definition.spec.schedule
+        schedule = record.schedule
         clocks = zone("UTC" if schedule is None else schedule.timezone)
         now = await self.service.now()
         today = local_day(clocks, now)

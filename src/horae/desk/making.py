@@ -100,6 +100,11 @@ def whole_job(
         created_by=record.created_by,
         updated_at=rfc3339(record.updated_at),
         moved=moved,
+        former=[
+            shapes.Former(version=stage.version, until=rfc3339(stage.until))
+            for stage in record.former
+            if stage.until > record.planned_until
+        ],
         settings=record.definition.settings.to_dict(),
         definition=dict(definition),
         may=list(may),

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from horae.desk import asking, persons, shapes, sights
+from horae.desk import asking, persons, plans, said, shapes, sights
 from horae.desk.asking import Asked
 from horae.desk.shapes import Shape
 
 PREFIX = "/api/v1"
+LARGE_BODY = 16 << 20
+"""Of what takes a whole catalog's definitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Operation:
     group: str
     status: int = 200
     does: str = ""
+    most_body: int = 0
+    """Bytes that its body may have, where that is more than a server allows of others."""
 
     @property
     def verb(self) -> str:
@@ -107,6 +111,54 @@ OPERATIONS = (
         shapes.VersionPage,
         "What the job said before",
         "jobs",
+    ),
+    Operation(
+        "job_version",
+        "GET",
+        "/jobs/{name}/versions/{version}",
+        asking.JobVersion,
+        said.WholeVersion,
+        "One version, and what going back to it would change",
+        "jobs",
+    ),
+    Operation(
+        "diff_versions",
+        "GET",
+        "/jobs/{name}/diff",
+        asking.DiffVersions,
+        said.VersionDiff,
+        "What differs between two versions",
+        "jobs",
+    ),
+    Operation(
+        "rollback",
+        "POST",
+        "/jobs/{name}/rollback",
+        asking.RollBack,
+        said.RolledBack,
+        "Let an earlier version hold again, as a new one",
+        "jobs",
+    ),
+    Operation("export", "GET", "/export", asking.ExportJobs, said.Exported, "Jobs and pools as a job file", "jobs"),
+    Operation(
+        "plan",
+        "POST",
+        "/plan",
+        asking.PlanChanges,
+        plans.Plan,
+        "What applying definitions would change, and what that does to the future",
+        "jobs",
+        most_body=LARGE_BODY,
+    ),
+    Operation(
+        "apply",
+        "POST",
+        "/apply",
+        asking.ApplyChanges,
+        plans.Applied,
+        "Make the catalog say what definitions say, all of it or nothing",
+        "jobs",
+        most_body=LARGE_BODY,
     ),
     # runs
     Operation("list_runs", "GET", "/runs", asking.ListRuns, shapes.RunPage, "List runs, the newest first", "runs"),

@@ -64,6 +64,13 @@ class Moved(Shape, frozen=True, kw_only=True):
     to: Time
 
 
+class Former(Shape, frozen=True, kw_only=True):
+    """An earlier version that slots up to a moment still belong to: the change after it is graceful."""
+
+    version: int
+    until: Time
+
+
 class Coming(Shape, frozen=True, kw_only=True):
     """A start that is to come. `window_start` and `window_end` where it is chosen inside a window."""
 
@@ -98,6 +105,7 @@ class WholeJob(Shape, frozen=True, kw_only=True):
     created_by: str
     updated_at: Time
     moved: Moved | None
+    former: list[Former]
     settings: dict[str, Any]
     definition: dict[str, Any]
     sql: str | None = None

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from horae.core import access
 from horae.core.access import LOCAL, LOCAL_NAME, Grant, Missing, Needs, ObjectKind, Principal, Privilege
 from horae.core.job import JobSpec, TaskSpec, job_not_found
-from horae.errors import AccessDenied, IdentityRevoked, VersionConflict, shown
+from horae.errors import AccessDenied, HoraeError, IdentityRevoked, JobNotFound, VersionConflict, shown
 from horae.security.flood import Flood
 from horae.store.board import Seen, VersionRecord
 from horae.store.port import JobRecord
@@ -63,6 +63,10 @@ class Gate:
             return None
         # Nobody is called "": whoever is disabled has no jobs of their own to see either.
         return Seen(self.who.name if self.who.is_enabled else "", access.seen_by_name(self.who))
+
+    def may_see(self, job: str, owner: str) -> bool:
+        """Whether the job is one of those that lists may show."""
+        return self.holds(Privilege.VIEW_JOB_HISTORY, job, owner=owner)
 
     async def require(
         self, privilege: Privilege, name: str = "", *, owner: str | None = None, action: str = ""
@@ -144,6 +148,14 @@ class Gate:
                 job=spec.name,
             )
 
+    async def objection(self, spec: JobSpec, present: JobRecord | None) -> HoraeError | None:
+        """What `define` would raise; nothing is written of it, for nothing was tried."""
+        try:
+            await _Asked(self._vault, self.who).define(spec, present)
+        except (AccessDenied, VersionConflict, JobNotFound) as error:
+            return error
+        return None
+
     async def _require_free(self, job: str) -> None:
         """A job that was dropped leaves its versions, and its runs where they were kept, to the next of its name, whose
         owner may read them: so that is for whoever owned it last."""
@@ -181,6 +193,15 @@ class Gate:
         error = AccessDenied(message, hint=hint, details={"user": self.who.name, **details, "job": job})
         await self.note_refusal(error)
         raise error
+
+
+class _Asked(Gate):
+    """One that is asked, and not tried: its refusals leave no rows."""
+
+    __slots__ = ()
+
+    async def note_refusal(self, error: AccessDenied) -> None:
+        """Nobody was refused anything."""
 
 
 def _flood(vault: object, name: str) -> Flood:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from horae.control.visiting import Begun, busy_error
 from horae.ddl.session import READING_VERBS
-from horae.desk import asking, persons, shapes, sights
+from horae.desk import asking, persons, plans, shapes, sights
 from horae.desk.asking import Asked
 from horae.desk.operations import PREFIX, Operation
 from horae.desk.shapes import Shape
@@ -149,6 +149,8 @@ def _to_keep(answer: Shape) -> bytes | None:
     it was a day later. A token's secret is told once, and written down nowhere."""
     if isinstance(answer, persons.NewToken):
         return _encoded(msgspec.structs.replace(answer, secret=""))
+    if isinstance(answer, plans.Plan):
+        return None
     if isinstance(answer, sights.SqlAnswer):
         if all(each.statement in READING_VERBS for each in answer.results):
             return None

@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from horae.desk.operations import OPERATIONS, PREFIX
 from horae.errors import CrossSite, InvalidInput, RequestTooLarge, ServerUnavailable, shown
 from horae.web import origin
 from horae.web.limiting import Buckets
@@ -46,6 +47,9 @@ OPEN_TIMES = 20.0
 QUIET = ("/static/", "/healthz", "/readyz", "/metrics")
 """Paths whose requests are logged for those alone who look closely."""
 
+_ROOMY = {f"{PREFIX}{each.path}": each.most_body for each in OPERATIONS if each.most_body}
+"""Paths whose bodies may be larger; they are read when it is known who asks."""
+
 _log = logging.getLogger("horae.web")
 
 Told: TypeAlias = Callable[[Request, Problem, dict[str, str]], Awaitable[Response | None]]
@@ -66,7 +70,8 @@ class Door:
             await _refuse_socket(scope, receive, send)
             return
         began = monotonic()
-        incoming = _Incoming(scope, receive, self._site.limits.body, self._site.limits.patience)
+        most = max(self._site.limits.body, _ROOMY.get(_path(scope), 0))
+        incoming = _Incoming(scope, receive, most, self._site.limits.patience)
         outgoing = _Outgoing(scope, send, self._site, incoming)
         scope["state"] = {"address": origin.address(scope, self._site), "request_id": outgoing.request_id}
         try:

@@ -1,0 +1,75 @@
+"""What somebody wants the catalog to say, from wherever it is written: an app, files, `module:app`, plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from horae.app.jobfiles import FileJobs, check_apart, read_jobs_of
+from horae.core.job import JobSpec
+from horae.core.wanted import Wanted as Wanted
+from horae.core.wanted import wanted_of
+from horae.errors import InvalidInput, shown
+
+if TYPE_CHECKING:
+    from horae.app.definitions import Definitions
+
+_HINT = "Give a file, a folder, module:app, an app, JobSpecs, or the structure of jobs.toml as a mapping."
+
+
+def wanted_by(app: Definitions) -> Wanted:
+    """What an app's code says, and its files. The code says nothing of the state of a job that is there already."""
+    files = app.files.values()
+    specs = app.specs()
+    namespaces = {each.namespace for each in files}
+    if len(specs) > sum(len(each.specs) for each in files) or not files:
+        namespaces.add(app.namespace)
+    stated = frozenset[str]().union(*(each.stated for each in files))
+    return Wanted(tuple(specs), app.pools, frozenset(namespaces), stated, app.defaults)
+
+
+def wanted_at(targets: Sequence[str]) -> Wanted:
+    """What targets say, as `horae serve` is given them. Raises what is wrong with them."""
+    # Imported here: an app is made of this, and makes apps.
+    from horae.app.targets import load_targets
+
+    return wanted_by(load_targets(targets).app)
+
+
+def read_wanted(definitions: Any, *, namespace: str, defaults: Mapping[str, Any]) -> Wanted:
+    """What a program gives to an app of that namespace and those defaults. Raises InvalidInput for what is none, and
+    what is wrong with a file."""
+    from horae.app.definitions import Definitions
+
+    if isinstance(definitions, Wanted):
+        return definitions
+    if isinstance(definitions, Definitions):
+        return wanted_by(definitions)
+    if isinstance(definitions, str | Path):
+        return _at_place(definitions, namespace, defaults)
+    if isinstance(definitions, Sequence) and definitions and all(isinstance(each, str | Path) for each in definitions):
+        return _of_files([Path(each) for each in definitions], namespace, defaults)
+    if isinstance(definitions, Mapping | JobSpec | Sequence) and not isinstance(definitions, bytes):
+        return wanted_of(definitions, namespace=namespace, defaults=defaults)
+    raise InvalidInput(f"{shown(definitions)} are no definitions", hint=_HINT)
+
+
+def _at_place(place: str | Path, namespace: str, defaults: Mapping[str, Any]) -> Wanted:
+    if isinstance(place, str) and ":" in place and not Path(place).exists():
+        return wanted_at([place])
+    return _of_files([Path(place)], namespace, defaults)
+
+
+def _of_files(places: Sequence[Path], namespace: str, defaults: Mapping[str, Any]) -> Wanted:
+    from horae.app.targets import files_of
+
+    found: list[FileJobs] = [read_jobs_of(path, namespace) for path in files_of(places)]
+    check_apart(found, ())
+    return Wanted(
+        tuple(spec for each in found for spec in each.specs),
+        {name: limit for each in found for name, limit in each.pools.items()},
+        frozenset(each.namespace for each in found),
+        frozenset[str]().union(*(each.stated for each in found)),
+        defaults,
+    )

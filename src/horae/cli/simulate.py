@@ -1,0 +1,264 @@
+"""`horae simulate`: a day or a week that is still to come, run by the real engine on simulated time, and measured."""
+
+from __future__ import annotations
+
+import logging
+import os
+from argparse import Namespace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from horae.cli import files
+from horae.cli.heatmap import legend_of, level_of, shade
+from horae.cli.opening import opened
+from horae.cli.rows import counted, harmless, show_rows
+from horae.config import Configuration, load_configuration
+from horae.errors import InvalidFile, InvalidInput, NotFound, shown
+from horae.rehearsal.lengths import OR_LESS, length_text, moment_text
+
+if TYPE_CHECKING:
+    from horae.cli.screen import Screen
+    from horae.rehearsal.cast import Cast
+    from horae.rehearsal.result import JobResult, Result
+
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_MOST_ROWS = 20
+_NAMES = 4
+_COLUMNS = ("job", "runs", "done", "failed", "skipped", "missed", "longest", "waited")
+_FAILED = ("FAILED", "FAILED_STALE", "CANCELLED", "COMPLETED_WITH_ERRORS")
+
+
+def run(arguments: Namespace, screen: Screen) -> int:
+    # Imported here: the engine is much to import, and what is wrong with the words is said without it.
+    from horae.rehearsal.asked import read_chance, read_span, shown_timezone
+    from horae.rehearsal.page import MARK, page
+    from horae.rehearsal.play import play
+
+    chance = read_chance(arguments.seed, arguments.durations, arguments.failures, arguments.assume)
+    _check_page(arguments.html, MARK)
+    # What goes wrong on purpose is told as the answer.
+    logging.getLogger("horae").addHandler(logging.NullHandler())
+    logging.getLogger("horae").propagate = False
+    cast = _cast(arguments)
+    if arguments.jobs is not None:
+        cast = cast.only([name.strip() for name in arguments.jobs.split(",") if name.strip()])
+    if not cast.parts:
+        raise NotFound("There are no jobs to simulate", hint="Name a file that has some, such as jobs.toml.")
+    timezone = shown_timezone(arguments.tz, cast)
+    span = read_span(
+        arguments.start, arguments.end, timezone=timezone, now=files.now(), cast=cast, slots=arguments.slots
+    )
+
+    whole = span.end - span.start
+    unit, word = (_MINUTE, "minutes") if whole <= 2 * _DAY else (_HOUR, "hours")
+
+    def tell(number: int, at: datetime) -> None:
+        again = ", once more with windows" if number > 1 else ""
+        screen.bar(max(0, (at - span.start) // unit), whole // unit, f"{word}: {at:%Y-%m-%d %H:%M} UTC{again}")
+
+    try:
+        result = play(cast, span, chance, timezone=timezone, suggest=arguments.suggestions, tell=tell)
+    finally:
+        screen.progress("")
+    if arguments.html is not None:
+        _write(arguments.html, page(result))
+    screen.data(result.to_dict())
+    show(screen, result)
+    if arguments.html is not None:
+        screen.note(f"The pictures are in {arguments.html}")
+    return 0
+
+
+def _cast(arguments: Namespace) -> Cast:
+    """Whom the arguments name: the catalog's jobs, those of targets, or the one laid over the other."""
+    from horae.rehearsal.cast import cast_of_targets
+
+    configuration = load_configuration(arguments.config)
+    if arguments.over and not arguments.targets:
+        raise InvalidInput("--over lays files over the catalog, and none is named", hint="Name one, such as jobs.toml.")
+    own = cast_of_targets(arguments.targets, configuration) if arguments.targets else None
+    if own is None:
+        return _catalog(arguments, configuration)
+    if arguments.over:
+        return own.over(_catalog(arguments, configuration))
+    # A file needs no catalog; where there is one, it knows how long its jobs take.
+    return own.with_past_of(_catalog(arguments, configuration)) if _has_catalog(arguments) else own
+
+
+def _catalog(arguments: Namespace, configuration: Configuration) -> Cast:
+    from horae.rehearsal.cast import cast_of_catalog, cast_of_server
+
+    with opened(arguments) as catalog:
+        if catalog.is_local:
+            return catalog.ask(lambda service: cast_of_catalog(service, configuration))
+        return cast_of_server(catalog.call, configuration)
+
+
+def _has_catalog(arguments: Namespace) -> bool:
+    if any((arguments.store, arguments.server, os.environ.get("HORAE_STORE"), os.environ.get("HORAE_SERVER"))):
+        return True
+    with opened(arguments) as catalog:
+        return not catalog.is_missing()
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def _check_page(name: str | None, mark: str) -> None:
+    """Only what this command wrote is written over, and that is known before the long work."""
+    if name is None or not Path(name).exists():
+        return
+    try:
+        with Path(name).open("rb") as there:
+            is_ours = there.read(len(mark)) == mark.encode()
+    except OSError as error:
+        raise InvalidFile(f"Cannot write {shown(name)}: {error.strerror or error}") from error
+    if not is_ours:
+        raise InvalidFile(f"{shown(name)} exists already, and is no page of a simulation", hint="Choose another name.")
+
+
+def _write(name: str, text: str) -> None:
+    try:
+        Path(name).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InvalidFile(f"Cannot write {shown(name)}: {error}") from error
+
+
+# ---- for people ------------------------------------------------------------------------------------------------------
+
+
+def show(screen: Screen, result: Result) -> None:
+    """Counts, heat map, peaks, what went wrong, jobs, and what could be better."""
+    screen.line(
+        screen.style(f"{_local(result, result.start)} to {_local(result, result.end)} {result.timezone}", "bold")
+    )
+    ends = ", ".join(f"{count} {screen.state(state)}" for state, count in result.states.items()) or "nothing ran"
+    screen.line(f"  {counted(len(result.jobs), 'job')}, {result.slots} slots, seed {result.seed}: {ends}")
+    if result.assumed:
+        named = ", ".join(harmless(name) for name in result.assumed[:_NAMES])
+        more = f" and {len(result.assumed) - _NAMES} more" if len(result.assumed) > _NAMES else ""
+        length = length_text(result.assumed_seconds)
+        screen.line(f"  Without history, so each run was taken to last {length}, {OR_LESS}:")
+        screen.line(f"    {named}{more}")
+    if not result.knows_pools:
+        screen.line(
+            screen.style("  The catalog's pools are not shown to you: none of them held anything up.", "yellow")
+        )
+    _draw_heat(screen, result)
+    _show_load(screen, result)
+    _show_troubles(screen, result)
+    _show_waits(screen, result)
+    _show_jobs(screen, result)
+    _show_suggestion(screen, result)
+
+
+def _draw_heat(screen: Screen, result: Result) -> None:
+    screen.line()
+    if len(result.heat.days) > 2:
+        most = max(max(row) for _, row in result.heat.days)
+        screen.line("  starts    0     6     12    18")
+        for day, row in result.heat.days:
+            cells = "".join(shade(screen, level_of(count, most)) for count in row)
+            screen.line(f"  {day:%a %m-%d} {cells}")
+        screen.line()
+    most = max(max(row) for row in result.heat.hours)
+    screen.line("  starts   :00            :15            :30            :45")
+    for hour, row in enumerate(result.heat.hours):
+        if any(row):
+            cells = "".join(shade(screen, level_of(count, most)) for count in row)
+            screen.line(f"  {hour:02}:00    {cells}")
+    together = " on all days together" if len(result.heat.days) > 1 else ""
+    screen.line(f"  none {legend_of(screen)} most: {counted(most, 'start')}{together}; hours without any are left out")
+
+
+def _show_load(screen: Screen, result: Result) -> None:
+    peaks = result.load.peaks
+    if not peaks:
+        return
+    screen.line()
+    rows = []
+    for peak in peaks:
+        more = f" and {peak.more + len(peak.jobs) - _NAMES} more" if peak.more + len(peak.jobs) > _NAMES else ""
+        rows.append(
+            [_local(result, peak.at), peak.runs, length_text(peak.seconds), ", ".join(peak.jobs[:_NAMES]) + more]
+        )
+    show_rows(screen, ["most at once", "runs", "for", "jobs"], rows, styles={"runs": "cyan"})
+    if result.load.peak >= result.slots:
+        screen.line(screen.style(f"  All {result.slots} slots were taken then: more would have run.", "yellow"))
+
+
+def _show_troubles(screen: Screen, result: Result) -> None:
+    if not result.troubles:
+        return
+    screen.line()
+    rows = [
+        [each.job, each.state, each.reason, each.count, ", ".join(_local(result, at) for at in each.first)]
+        for each in result.troubles[:_MOST_ROWS]
+    ]
+    show_rows(screen, ["job", "state", "why", "runs", "the first of them"], rows)
+    _left_out(screen, len(result.troubles))
+
+
+def _show_waits(screen: Screen, result: Result) -> None:
+    told = (
+        (result.dependencies, "for other jobs"),
+        (result.itself, "for earlier runs of the same job"),
+        (result.room, "for a slot or a pool"),
+    )
+    waited = [(waits, what) for waits, what in told if waits.runs]
+    if waited:
+        screen.line()
+    for waits, what in waited:
+        most = f"; 95 % of all started within {length_text(waits.most)}" if waits is result.room else ""
+        screen.line(f"  {counted(waits.runs, 'run')} waited {what}, at the longest {length_text(waits.longest)}{most}")
+
+
+def _show_jobs(screen: Screen, result: Result) -> None:
+    screen.line()
+    ordered = sorted(result.jobs, key=lambda each: (-each.started * each.seconds, each.job))
+    show_rows(screen, _COLUMNS, [_row(each) for each in ordered[:_MOST_ROWS]])
+    _left_out(screen, len(ordered))
+
+
+def _row(job: JobResult) -> list[object]:
+    states = job.states
+    waited = max(job.dependencies.longest, job.itself.longest, job.room.longest)
+    return [
+        job.job,
+        job.started,
+        states.get("COMPLETED", 0),
+        sum(states.get(state, 0) for state in _FAILED),
+        states.get("SKIPPED", 0),
+        states.get("MISSED", 0) + states.get("UNSCHEDULABLE", 0),
+        length_text(job.seconds) if job.started else "",
+        length_text(waited) if waited else "",
+    ]
+
+
+def _left_out(screen: Screen, there: int) -> None:
+    if there > _MOST_ROWS:
+        screen.line(screen.style(f"  and {there - _MOST_ROWS} more: --json and --html have them all", "dim"))
+
+
+def _show_suggestion(screen: Screen, result: Result) -> None:
+    found = result.suggestion
+    if not result.looked:
+        screen.line()
+        screen.line(screen.style("  Windows were not looked for: that takes a shorter span, or fewer --jobs.", "dim"))
+    if found is None:
+        return
+    peak, wait = found.peak, found.longest_wait
+    screen.line()
+    screen.line(screen.style("Windows would flatten the peaks", "bold"))
+    screen.line(f"  Run again with them: {peak.before:g} -> {peak.after:g} at once")
+    screen.line(f"  {found.busiest.before:g} -> {found.busiest.after:g} starts in the busiest minute")
+    if wait.before:
+        screen.line(f"  {length_text(wait.before)} -> {length_text(wait.after)} the longest wait for a slot or a pool")
+    screen.line()
+    for line in found.toml().rstrip().split("\n"):
+        screen.line(f"  {line}".rstrip())
+
+
+def _local(result: Result, at: datetime) -> str:
+    return moment_text(result.local(at))

@@ -1,0 +1,241 @@
+"""What is wanted against what there is: which jobs would be created, changed and removed, and the number of that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from horae.control.planned import PoolChange
+from horae.core.access import LOCAL_NAME
+from horae.core.diff import Change, diff_definitions
+from horae.core.duration import parse_duration
+from horae.core.forecast import Prospect, changed_view
+from horae.core.job import JobSpec, Settings
+from horae.core.lifecycle import JobState
+from horae.core.slot import JobView
+from horae.core.update import Update
+from horae.core.wanted import Wanted
+from horae.store.port import JobRecord
+
+_DIGITS = 8
+"""Of each half of a plan's number: what is wanted, and what it was made on."""
+_SETTING = "settings."
+_TASK_SETTING = ".settings."
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A job that would be created or changed. `spec` is what would be defined, with the state and under the owner that
+    it would have."""
+
+    spec: JobSpec
+    settings: Settings
+    present: JobRecord | None
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def version(self) -> int:
+        return 0 if self.present is None else self.present.version
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`hidden` are jobs that are wanted, and whose names are taken by jobs that whoever asks may not see."""
+
+    number: str
+    changing: tuple[Compared, ...]
+    removed: tuple[JobRecord, ...]
+    unchanged: int
+    hidden: tuple[str, ...]
+    pools: tuple[PoolChange, ...]
+    concerned: Mapping[str, tuple[int, str]]
+    """Version and state of every job that is wanted or would be removed, as they are."""
+
+    @property
+    def expected(self) -> dict[str, int]:
+        return {each.name: each.version for each in self.changing}
+
+
+def compare(
+    wanted: Wanted,
+    present: Mapping[str, JobRecord],
+    hidden: frozenset[str],
+    pools: Mapping[str, int],
+    *,
+    update: Update | None,
+    prune: bool,
+    now: datetime,
+) -> Comparison:
+    """`present` are the jobs that whoever asks may see, `pools` the limits there are."""
+    found: list[Compared] = []
+    worked_out: dict[int, Settings] = {}
+    for spec in wanted.specs:
+        if spec.name not in hidden:
+            compared = _compared(spec, present.get(spec.name), wanted, now, worked_out)
+            if compared is not None:
+                found.append(compared)
+    names = {spec.name for spec in wanted.specs}
+    removed = tuple(
+        job
+        for job in present.values()
+        if prune and job.name not in names and job.definition.spec.namespace in wanted.namespaces
+    )
+    limits = tuple(
+        PoolChange(name, pools.get(name), limit)
+        for name, limit in sorted(wanted.pools.items())
+        if pools.get(name) != limit
+    )
+    concerned = {name: (present[name].version, str(present[name].state)) for name in sorted(names & present.keys())}
+    concerned |= dict.fromkeys(sorted(names - present.keys()), (0, ""))
+    concerned |= {job.name: (job.version, str(job.state)) for job in removed}
+    based_on = [sorted(concerned.items()), sorted(hidden), [[each.name, each.before] for each in limits]]
+    number = _digest(_said(wanted, update, prune=prune)) + _digest(based_on)
+    unchanged = len(names) - len(found) - len(hidden)
+    return Comparison(number, tuple(found), removed, unchanged, tuple(sorted(hidden)), limits, concerned)
+
+
+def _compared(
+    spec: JobSpec, job: JobRecord | None, wanted: Wanted, now: datetime, worked_out: dict[int, Settings]
+) -> Compared | None:
+    settings = worked_out.get(id(spec.settings))
+    if settings is None:
+        # By the very object: the specs, and so their settings, live as long as this does.
+        settings = worked_out[id(spec.settings)] = spec.effective(wanted.defaults)
+    if job is None:
+        return Compared(spec, settings, None)
+    was = job.definition.spec
+    state = spec.state if spec.name in wanted.stated else job.state
+    owner = was.owner if spec.owner is None else None if spec.owner == LOCAL_NAME else spec.owner
+    schedule = None if spec.schedule is None else spec.schedule.anchored(job.created_at)
+    plain = replace(spec, schedule=schedule, state=JobState.ENABLED, owner=owner)
+    changes = () if plain == was else diff_definitions(was, plain)
+    changes = _effective(changes, job.definition.settings, settings)
+    if any(_TASK_SETTING in each.path for each in changes):
+        changes = _effective_of_tasks(changes, job, spec, wanted.defaults)
+    if state is not job.state:
+        changes = (*changes, Change("state", str(job.state), str(state)))
+    return Compared(replace(spec, state=state), settings, job, changes) if changes else None
+
+
+def _effective(changes: Sequence[Change], was: Settings, will: Settings) -> tuple[Change, ...]:
+    """The changes with the settings that hold on both sides, wherever they are said: also those that differ only in
+    what the scheduler says, and not those that are said elsewhere and mean the same."""
+    if was == will and not any(each.path.startswith(_SETTING) for each in changes):
+        return tuple(changes)
+    before, after = was.to_dict(), will.to_dict()
+    told = {each.path: each for each in changes if not each.path.startswith(_SETTING)}
+    for each in fields(Settings):
+        path = f"{_SETTING}{each.name}"
+        if before[each.name] != after[each.name]:
+            told[path] = Change(path, before[each.name], after[each.name])
+    return tuple(told[path] for path in sorted(told))
+
+
+def _effective_of_tasks(
+    changes: Sequence[Change], job: JobRecord, spec: JobSpec, defaults: Mapping[str, Any]
+) -> tuple[Change, ...]:
+    """The changes without settings of tasks that held before too, said by the task or by the job."""
+    before = dict(zip((task.name for task in job.definition.tasks), job.definition.task_settings, strict=True))
+    found = []
+    for each in changes:
+        whose, is_setting, name = each.path.partition(_TASK_SETTING)
+        task = whose.removeprefix("tasks.")
+        stays = is_setting and task in before and any(task == other.name for other in spec.tasks)
+        if not stays or getattr(before[task], name) != getattr(spec.effective(defaults, task), name):
+            found.append(each)
+    return tuple(found)
+
+
+# ---- the future of it ------------------------------------------------------------------------------------------------
+
+
+def job_view(job: JobRecord) -> JobView | None:
+    """What core's rules take of a job; None where it has no schedule."""
+    if job.schedule is None:
+        return None
+    return JobView(
+        job.name,
+        job.schedule,
+        job.definition.settings,
+        job.planned_until,
+        job.state,
+        job.paused_until,
+        job.moved_slot,
+        job.moved_to,
+        job.covered_until,
+        former=job.former,
+    )
+
+
+def update_of(compared: Compared, update: Update | None) -> Update:
+    """How the change would take effect: as was asked for, or as the job says."""
+    return compared.settings.update_policy if update is None else update
+
+
+def prospects(
+    comparison: Comparison,
+    present: Mapping[str, JobRecord],
+    lengths: Mapping[str, float],
+    otherwise: float,
+    *,
+    update: Update | None,
+    now: datetime,
+) -> list[Prospect]:
+    """Every job on both sides: those that change, those that go, and all others."""
+    found = []
+    changing = {each.name: each for each in comparison.changing}
+    removed = {job.name for job in comparison.removed}
+    for name in {**present, **changing}:
+        job, compared = present.get(name), changing.get(name)
+        before = None if job is None else job_view(job)
+        after, until = before, None
+        if compared is not None:
+            policy = update_of(compared, update)
+            spec, version = compared.spec, compared.version
+            schedule = spec.schedule
+            if schedule is not None:
+                schedule = schedule.anchored(now if job is None else job.created_at)
+            after = changed_view(before, name, schedule, compared.settings, spec.state, now, policy, version)
+            until = policy.reaches(now)
+        elif name in removed:
+            after = None
+        if before is not None or after is not None:
+            found.append(Prospect(name, before, after, until, _whole(lengths.get(name, otherwise))))
+    return found
+
+
+def _whole(seconds: float) -> int:
+    return max(1, -int(-seconds // 1))
+
+
+# ---- the number of a plan --------------------------------------------------------------------------------------------
+
+
+def _said(wanted: Wanted, update: Update | None, *, prune: bool) -> Any:
+    return [
+        [spec.to_dict() for spec in sorted(wanted.specs, key=lambda each: each.name)],
+        sorted(wanted.stated),
+        sorted(wanted.pools.items()),
+        sorted(wanted.namespaces),
+        wanted.plain_defaults(),
+        None if update is None else [update.policy, update.to_dict()],
+        prune,
+    ]
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def durations(text: str) -> float | None:
+    """How long runs are taken to last, in seconds; None: as long as they did."""
+    return None if text == "from-history" else parse_duration(text, name="durations").total_seconds()

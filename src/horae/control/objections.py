@@ -1,0 +1,200 @@
+"""What stands in the way of a plan, or will once it is applied: each finding names the thing and the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from horae.control.comparing import Compared, Comparison
+from horae.control.doctor import Finding, Having
+from horae.core.access import LOCAL_NAME, Privilege
+from horae.core.dependency import check_graph
+from horae.core.needs import needs, told
+from horae.core.wanted import Wanted
+from horae.errors import DependencyCycle, InvalidDefinition, shown
+from horae.security.access import Gate
+from horae.store.port import JobRecord
+from horae.store.vault import Vault
+
+MOST_NAMED = 5
+MOST_REFUSALS = 50
+"""Refusals that are told one by one: whoever lacks one right lacks it for all of them."""
+
+
+async def objections(
+    vault: Vault,
+    gate: Gate,
+    wanted: Wanted,
+    comparison: Comparison,
+    present: Mapping[str, JobRecord],
+    known: Mapping[str, Iterable[str]],
+    have: Having,
+    now: datetime,
+) -> tuple[Finding, ...]:
+    """`known` are names that are there besides what may be seen: of pools, and of jobs that are depended on."""
+    changing = comparison.changing
+    found = [_taken(name, gate.who.name) for name in comparison.hidden]
+    found += _of_definitions(changing)
+    found += _of_pools(changing, {*known["pools"], *wanted.pools})
+    found += await _of_people(vault, changing)
+    found += _of_dependencies(comparison, present, known["jobs"])
+    found += await _of_rights(gate, comparison)
+    found += _of_needs(changing, have, now)
+    found += await _of_secrets(vault, changing)
+    return tuple(sorted(found, key=lambda each: (each.level, each.subject, each.message)))
+
+
+def _taken(name: str, who: str) -> Finding:
+    message = f"Job {shown(name)}: {shown(who)} may not change it, nor look at it"
+    return Finding("error", name, message, "Choose another name, or ask its owner or an administrator.")
+
+
+def _of_definitions(changing: Iterable[Compared]) -> list[Finding]:
+    found = []
+    for each in changing:
+        if not each.spec.tasks:
+            found.append(Finding("error", each.name, f"Job {shown(each.name)} has no task", "Give it at least one."))
+        there = None if each.present is None else each.present.definition.spec.namespace
+        if there not in (None, each.spec.namespace):
+            message = (
+                f"Job {shown(each.name)} belongs to the namespace {shown(there)}, not {shown(each.spec.namespace)}"
+            )
+            hint = "Choose another name, or define it from its own namespace."
+            found.append(Finding("error", each.name, message, hint))
+    return found
+
+
+def _of_pools(changing: Iterable[Compared], pools: set[str]) -> list[Finding]:
+    missing: dict[str, list[str]] = {}
+    for each in changing:
+        pool = each.settings.pool
+        if pool is not None and pool not in pools:
+            missing.setdefault(pool, []).append(each.name)
+    return [
+        Finding(
+            "error",
+            pool,
+            f"There is no pool {shown(pool)}, which {_named(jobs)} {'wants' if len(jobs) == 1 else 'want'}",
+            f"Define it with its limit: {pool} = 4 under [pools].",
+        )
+        for pool, jobs in missing.items()
+    ]
+
+
+async def _of_people(vault: Vault, changing: Iterable[Compared]) -> list[Finding]:
+    """Roles that jobs run as, and owners, that are not there."""
+    roles: dict[str, list[str]] = {}
+    owners: dict[str, list[str]] = {}
+    for each in changing:
+        if each.spec.run_as is not None:
+            roles.setdefault(each.spec.run_as, []).append(each.name)
+        if each.spec.owner not in (None, LOCAL_NAME):
+            owners.setdefault(str(each.spec.owner), []).append(each.name)
+    found = []
+    for role, jobs in roles.items():
+        if await vault.role_grants(role) is None:
+            message = f"There is no role {shown(role)}, which {_named(jobs)} would run as"
+            found.append(Finding("error", role, message, "Create the role first, or let jobs run as their owners."))
+    for owner, jobs in owners.items():
+        if await vault.principal(owner) is None:
+            message = f"There is no user {shown(owner)}, whose {_named(jobs)} would be"
+            found.append(Finding("error", owner, message, "Create the user first, or leave the owner out."))
+    return found
+
+
+def _of_dependencies(comparison: Comparison, present: Mapping[str, JobRecord], known: Iterable[str]) -> list[Finding]:
+    removed = {job.name for job in comparison.removed}
+    graph = {name: job.definition.spec.depends_on for name, job in present.items() if name not in removed}
+    graph |= {each.name: each.spec.depends_on for each in comparison.changing}
+    found = []
+    for name, others in graph.items():
+        gone = sorted(removed.intersection(others))
+        if gone:
+            message = f"Job {shown(name)} depends on {_named(gone)}, which would be removed"
+            found.append(Finding("error", name, message, "Keep what is depended on, or take the dependency away."))
+    changing = {each.name for each in comparison.changing}
+    graph = {name: others for name, others in graph.items() if name in changing or others}
+    there = {*present, *changing, *known} - removed
+    # Of jobs that nobody changes, a dependency that may not be seen is no fault of this plan's.
+    graph = {
+        name: tuple(other for other in others if other in there or name in changing) for name, others in graph.items()
+    }
+    graph |= dict.fromkeys(there - graph.keys(), ())
+    try:
+        check_graph({name: [each for each in others if each not in removed] for name, others in graph.items()})
+    except DependencyCycle as error:
+        found.append(Finding("error", error.cycle[0], error.message, error.hint or ""))
+    except InvalidDefinition as error:
+        found.append(Finding("error", "depends_on", error.message, error.hint or ""))
+    return found
+
+
+async def _of_rights(gate: Gate, comparison: Comparison) -> list[Finding]:
+    if gate.is_open:
+        return []
+    found: list[Finding] = []
+    for each in comparison.changing:
+        error = await gate.objection(each.spec, each.present)
+        if error is not None:
+            found.append(Finding("error", each.name, error.message, error.hint or ""))
+    for job in comparison.removed:
+        if not gate.holds(Privilege.DROP_JOB, job.name, owner=job.owner):
+            message = f"Job {shown(job.name)}: {shown(gate.who.name)} may not drop it"
+            found.append(Finding("error", job.name, message, "Ask its owner or an administrator."))
+    left = len(found) - MOST_REFUSALS
+    if left > 0:
+        message = f"{left} more changes that {shown(gate.who.name)} may not make"
+        found = [
+            *found[:MOST_REFUSALS],
+            Finding("error", "privileges", message, "Ask an administrator for the rights."),
+        ]
+    if comparison.pools:
+        message = f"{shown(gate.who.name)} may not set the limits of pools: only administrators may"
+        found.append(Finding("error", "pools", message, "Leave [pools] out, or ask an administrator."))
+    return found
+
+
+def _of_needs(changing: Iterable[Compared], have: Having, now: datetime) -> list[Finding]:
+    jobs: dict[str, list[str]] = {}
+    for each in changing:
+        for need in {need for task in each.spec.tasks for need in needs(task)}:
+            jobs.setdefault(need, []).append(each.name)
+    found = []
+    for need in have.missing(jobs, now):
+        what, hint = told(need)
+        who = _named(jobs[need])
+        found.append(Finding("warning", need.strip(), f"No live node {what}, which {who} would wait for", hint))
+    return found
+
+
+async def _of_secrets(vault: Vault, changing: Iterable[Compared]) -> list[Finding]:
+    jobs: dict[tuple[str, str], None] = {}
+    for each in changing:
+        for task in each.spec.tasks:
+            for secret in task.options.get("secrets", ()):
+                jobs[secret["name"], each.name] = None
+    if not jobs:
+        return []
+    kept = {(each.name, each.job) for each in await vault.secrets()}
+    missing: dict[str, list[str]] = {}
+    for name, job in jobs:
+        if (name, None) not in kept and (name, job) not in kept:
+            missing.setdefault(name, []).append(job)
+    return [
+        Finding(
+            "warning",
+            name,
+            f"There is no secret {shown(name)}, which {_named(names)} would be given",
+            f"Set it: horae secret set {name}.",
+        )
+        for name, names in missing.items()
+    ]
+
+
+def _named(jobs: Iterable[str]) -> str:
+    """A few of them by name, in words that go on after a noun."""
+    names = sorted(jobs)
+    shown_names = ", ".join(shown(name) for name in names[:MOST_NAMED])
+    left = len(names) - MOST_NAMED
+    more = f" and {left} more" if left > 0 else ""
+    return f"{'job' if len(names) == 1 else 'jobs'} {shown_names}{more}"
