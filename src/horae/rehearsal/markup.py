@@ -1,0 +1,34 @@
+"""Markup as nested calls: whatever is not markup already is text, and escaped."""
+
+from __future__ import annotations
+
+from html import escape
+
+_EMPTY = frozenset({"meta"})
+
+
+class Markup(str):
+    """Text that is markup: only `tag` and `joined` make it."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: str | Markup | None, **attributes: str | float | None) -> Markup:
+    """An element. Attributes are named as in Python, `class_` and `aria_label`; None leaves one out. Of what is inside,
+    plain text is escaped, and None left out."""
+    said = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_text(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _EMPTY:
+        return Markup(f"<{name}{said}>")
+    return Markup(f"<{name}{said}>{joined(*children)}</{name}>")
+
+
+def joined(*children: str | Markup | None) -> Markup:
+    return Markup("".join(each if isinstance(each, Markup) else escape(each) for each in children if each is not None))
+
+
+def _text(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{round(value, 2):g}"

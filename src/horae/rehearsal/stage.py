@@ -1,0 +1,338 @@
+"""The stage: the real engine and a store in memory on simulated time, with stand-ins for every task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from horae.app.horae import Horae
+from horae.app.jobfiles import FileJobs
+from horae.config import Configuration
+from horae.control.commands import Commands
+from horae.control.service import Kept
+from horae.core.job import JobSpec, TaskSpec
+from horae.core.lifecycle import JobState, RunState
+from horae.core.update import Update
+from horae.errors import InvalidInput
+from horae.events import AttemptEnded, AttemptStarted, RunEnded, RunParked, RunReleased, RunStarted
+from horae.rehearsal.cast import Cast, Part
+from horae.rehearsal.draws import Draws
+from horae.runners.run import Run
+from horae.store.board import RunsAsked
+from horae.testing.simulation import Simulation
+
+MOST_RUNS = 200_000
+"""More than these take minutes, and no picture shows them apart."""
+SLOTS = 50
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_SECOND = timedelta(seconds=1)
+_HANDLER = "stand-in"
+_PAGE = 1000
+_STEPS = 200
+_UNSTARTED = frozenset({RunState.SKIPPED, RunState.MISSED, RunState.UNSCHEDULABLE, RunState.CANCELLED, RunState.FAILED})
+
+Tell = Callable[[datetime], None]
+"""Told how far simulated time has come."""
+
+
+class Ran(NamedTuple):
+    """A run that started. Times in milliseconds since 1970; `stretches` are those in which it held a slot; `ended` is
+    None where the span was over before."""
+
+    job: str
+    nominal: int
+    chosen: int
+    started: int
+    ended: int | None
+    state: str
+    reason: str | None
+    stretches: tuple[tuple[int, int], ...]
+
+
+class Passed(NamedTuple):
+    """A run that never started, and never will; `slots` is how many slots the one row stands for."""
+
+    job: str
+    state: str
+    reason: str | None
+    nominal: int
+    slots: int
+
+
+class Waiting(NamedTuple):
+    """A run that had not started when the span was over."""
+
+    job: str
+    state: str
+    waiting_for: str | None
+    nominal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that is rehearsed, `start` included and `end` not, and how many runs one node works on at once."""
+
+    start: datetime
+    end: datetime
+    slots: int = SLOTS
+
+    def __post_init__(self) -> None:
+        if self.end <= self.start:
+            raise InvalidInput(
+                f"The simulation would end at {self.end:%Y-%m-%d %H:%M}, before it begins",
+                hint="Give a --to that is later than --from.",
+            )
+
+    @property
+    def first(self) -> int:
+        return milliseconds(self.start)
+
+    @property
+    def last(self) -> int:
+        return milliseconds(self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Everything that a rehearsal came to, in the order of slots; `retries` and `timeouts` of tasks by job."""
+
+    ran: tuple[Ran, ...]
+    passed: tuple[Passed, ...]
+    waiting: tuple[Waiting, ...]
+    retries: Mapping[str, int]
+    timeouts: Mapping[str, int]
+
+
+class _AsDrawn(Exception):
+    """What a stand-in raises whose run is to fail."""
+
+
+def milliseconds(at: datetime) -> int:
+    return (at - _EPOCH) // _MILLISECOND
+
+
+def moment(at: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=at)
+
+
+def expected(cast: Cast, span: Span) -> dict[str, int]:
+    """How many slots each job has in the span, by counting; those that are paused or off have none to run."""
+    before = span.start - _MILLISECOND
+    return {
+        part.name: part.spec.schedule.anchored(span.start).count(before, span.end - _SECOND)
+        for part in cast.parts
+        if part.spec.schedule is not None and part.spec.state is JobState.ENABLED
+    }
+
+
+def check_size(cast: Cast, span: Span) -> None:
+    """Raises InvalidInput for more than can be rehearsed, with how many that would be."""
+    counts = expected(cast, span)
+    total = sum(counts.values())
+    if total > MOST_RUNS:
+        name, most = max(counts.items(), key=lambda each: each[1])
+        raise InvalidInput(
+            f"From {span.start:%Y-%m-%d %H:%M} to {span.end:%Y-%m-%d %H:%M} there are {total:,} runs,"
+            f" and at most {MOST_RUNS:,} can be simulated",
+            hint=f"Give a shorter span by --to, or some of the jobs by --jobs; {name} alone has {most:,}.",
+        )
+
+
+def rehearse(cast: Cast, span: Span, draws: Draws, tell: Tell | None = None) -> Happened:
+    """Runs the span. Raises InvalidInput for more than can be rehearsed, and what is wrong with definitions."""
+    check_size(cast, span)
+    return asyncio.run(_rehearsed(cast, span, draws, tell))
+
+
+async def _rehearsed(cast: Cast, span: Span, draws: Draws, tell: Tell | None) -> Happened:
+    app = Horae(
+        "sqlite://",
+        max_concurrent_jobs=span.slots,
+        shutdown="cancel",
+        # Not what lies around here: the same input is to give the same answer anywhere.
+        settings={
+            "configuration": Configuration(),
+            "modules": cast.modules,
+            "job_history_retention_days": None,
+            "tee": False,
+        },
+    )
+    app.registry.add(_HANDLER, _stand_in(draws))
+    specs = tuple(_staged(part, span, cast) for part in cast.parts)
+    app.add_file(FileJobs(Path("rehearsal"), specs, cast.pools))
+    # A second before, so that the engine stands ready when the first slot comes, right at the start.
+    simulation = Simulation(app, span.start - _SECOND)
+    record = _Record(simulation)
+    async with simulation:
+        await app.home.call(lambda store: _set_up(store, cast.parts, specs, span))
+        endings = record.listen(app)
+        step = (span.end - span.start) / _STEPS
+        for number in range(1, _STEPS + 1):
+            # The very end belongs to the time after.
+            target = span.start + step * number if number < _STEPS else span.end - _MILLISECOND
+            if target > simulation.now:
+                await simulation.advance(target - simulation.now)
+            if tell is not None:
+                tell(simulation.now)
+        endings()
+        passed = await app.home.call(_passed)
+        waiting = await app.home.call(_waiting)
+    return record.happened(passed, waiting)
+
+
+def _stand_in(draws: Draws) -> Callable[[Run], Any]:
+    async def stand_in(run: Run) -> None:
+        slot = milliseconds(run.scheduled_time)
+        await asyncio.sleep(draws.attempt_seconds(run.job_name, slot))
+        if draws.failing_task(run.job_name, slot) == run.task_name:
+            raise _AsDrawn("it was drawn to fail, as often as its job failed before")
+
+    return stand_in
+
+
+def _staged(part: Part, span: Span, cast: Cast) -> JobSpec:
+    """The job with stand-ins for its tasks: names, order and what each overrides stay, the work does not."""
+    spec = part.spec
+    schedule, window = spec.schedule, spec.settings.get("window")
+    if part.earlier:
+        schedule, window = part.earlier[0].schedule, part.earlier[0].window
+    settings = {**spec.settings, "isolation": "auto", "on_completion": "preserve", "window": window}
+    if not cast.knows_pools:
+        settings["pool"] = None
+    tasks = tuple(
+        TaskSpec(task.name, _HANDLER, settings={**task.settings, "isolation": "auto"}) for task in spec.tasks
+    ) or (TaskSpec(_HANDLER, _HANDLER),)
+    state = spec.state
+    if schedule is not None:
+        schedule = schedule.anchored(span.start)
+        if schedule.next(span.start - _MILLISECOND) is None and not part.earlier:
+            # A Once that is over would be told as missed, now.
+            state = JobState.DISABLED
+    return JobSpec(spec.name, schedule, tasks, settings, state=state, depends_on=spec.depends_on)
+
+
+async def _set_up(store: Kept, parts: Sequence[Part], specs: Sequence[JobSpec], span: Span) -> None:
+    """What a definition does not say: changes that wait for their time, pauses that end, slots that were moved."""
+    commands = Commands(store)
+    for part, spec in zip(parts, specs, strict=True):
+        for index, earlier in enumerate(part.earlier):
+            last = index + 1 == len(part.earlier)
+            following = part.spec if last else part.earlier[index + 1]
+            window = part.spec.settings.get("window") if last else part.earlier[index + 1].window
+            changed = replace(spec, schedule=following.schedule, settings={**spec.settings, "window": window})
+            await commands.define([changed], source="rehearsal", update=Update("graceful", earlier.until + _SECOND))
+        if spec.state is JobState.PAUSED and part.paused_until is not None and part.paused_until > span.start:
+            await store.set_state(part.name, JobState.PAUSED, until=part.paused_until)
+        elif spec.state is JobState.PAUSED and part.paused_until is not None:
+            await store.set_state(part.name, JobState.ENABLED)
+        if part.moved is not None and spec.schedule is not None:
+            slot, at = part.moved
+            if spec.schedule.next(span.start - _MILLISECOND) == slot and at >= span.start:
+                await store.reschedule(part.name, at)
+
+
+async def _passed(store: Kept) -> list[Passed]:
+    found: list[Passed] = []
+    before: str | None = None
+    while True:
+        page = await store.list_runs(RunsAsked(states=_UNSTARTED, before=before, limit=_PAGE))
+        found += [
+            Passed(run.job_name, str(run.state), run.reason, milliseconds(run.scheduled_time), run.count)
+            for run in page
+            if run.started_at is None
+        ]
+        if len(page) < _PAGE:
+            return sorted(found, key=lambda each: (each.nominal, each.job, each.state))
+        before = page[-1].run_id
+
+
+async def _waiting(store: Kept) -> list[Waiting]:
+    found: list[Waiting] = []
+    before: str | None = None
+    while True:
+        page = await store.runs(active=True, before=before, limit=_PAGE)
+        found += [
+            Waiting(run.job_name, str(run.state), run.waiting_for, milliseconds(run.scheduled_time))
+            for run in page
+            if run.started_at is None
+        ]
+        if len(page) < _PAGE:
+            return sorted(found, key=lambda each: (each.nominal, each.job))
+        before = page[-1].run_id
+
+
+class _Record:
+    """Listens to the engine, and keeps what it did with each run."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._begun: dict[str, RunStarted] = {}
+        self._stretches: dict[str, list[tuple[int, int]]] = {}
+        self._held: dict[str, int] = {}
+        self._ended: dict[str, tuple[int, str, str | None]] = {}
+        self._retries: Counter[str] = Counter()
+        self._timeouts: Counter[str] = Counter()
+
+    def listen(self, app: Horae) -> Callable[[], None]:
+        """Until what is answered is called."""
+        endings = [
+            app.events.listen(self._started, RunStarted),
+            app.events.listen(self._freed, RunParked, RunReleased, RunEnded),
+            app.events.listen(self._tried, AttemptStarted, AttemptEnded),
+        ]
+
+        def end_all() -> None:
+            for end in endings:
+                end()
+
+        return end_all
+
+    @property
+    def _now(self) -> int:
+        return milliseconds(self._simulation.now)
+
+    def _started(self, event: RunStarted) -> None:
+        self._begun.setdefault(event.run_id, event)
+        self._held[event.run_id] = self._now
+
+    def _freed(self, event: RunParked | RunReleased | RunEnded) -> None:
+        since = self._held.pop(event.run_id, None)
+        if since is not None:
+            self._stretches.setdefault(event.run_id, []).append((since, self._now))
+        if isinstance(event, RunEnded):
+            self._ended[event.run_id] = self._now, event.state, event.reason
+
+    def _tried(self, event: AttemptStarted | AttemptEnded) -> None:
+        if isinstance(event, AttemptStarted):
+            self._retries[event.job] += event.attempt > 1
+        elif event.state == "TIMEOUT":
+            self._timeouts[event.job] += 1
+
+    def happened(self, passed: Sequence[Passed], waiting: Sequence[Waiting]) -> Happened:
+        now = self._now
+        ran: list[Ran] = []
+        for run_id, begun in self._begun.items():
+            ended, state, reason = self._ended.get(run_id, (None, "RUNNING", None))
+            stretches = self._stretches.get(run_id, [])
+            if run_id in self._held:
+                stretches = [*stretches, (self._held[run_id], now)]
+            ran.append(
+                Ran(
+                    begun.job,
+                    begun.scheduled_ms,
+                    begun.chosen_ms,
+                    begun.started_ms,
+                    ended,
+                    state,
+                    reason,
+                    tuple(stretches),
+                )
+            )
+        ran.sort(key=lambda each: (each.started, each.job, each.nominal))
+        return Happened(tuple(ran), tuple(passed), tuple(waiting), +self._retries, +self._timeouts)
