@@ -18,6 +18,8 @@ PAGES = {
     "runs, all of a page": "/runs",
     "run": "/runs/{run}",
     "run that failed": "/runs/{failed}",
+    "plan": "/plan",
+    "plan of what is there": "/plan?start=1",
     "explore": "/explore",
     "explore with a trace": EXPLORED,
     "explore with a fault": "/explore?text=0+25+*+*+*",

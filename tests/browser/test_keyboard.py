@@ -15,6 +15,7 @@ PLACES = {
     "o": "/",
     "j": "/jobs",
     "r": "/runs",
+    "l": "/plan",
     "e": "/explore",
     "s": "/sql",
     "n": "/nodes",

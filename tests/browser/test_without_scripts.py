@@ -14,6 +14,7 @@ PAGES = {
     "/jobs": "many-00",
     "/jobs/nightly": "Next starts",
     "/runs": "hourly",
+    "/plan": "Show plan",
     "/explore": "Next 10",
     "/sql": "sys.job_runs",
     "/nodes": "Heartbeat",

@@ -11,10 +11,9 @@ from horae.desk.asking import AskPreview, ListAudit, ListRuns
 from horae.desk.persons import Token, User
 from horae.desk.sights import AuditRow, Node, Nodes, Setting
 from horae.errors import InvalidInput, InvalidTime
-from horae.web.forms import question, safe_next
+from horae.web.forms import form_fields, question, safe_next
 from horae.web.pages.audit import actor_of, shown_row
 from horae.web.pages.console import EXAMPLES
-from horae.web.pages.login import form_fields
 from horae.web.pages.nodes import MOST_HANDLERS, in_order
 from horae.web.pages.people import membership, passes, person, revoking
 from horae.web.pages.settings import shown_setting, value_text

@@ -14,7 +14,7 @@ from tests.web.serving import PASSWORD, Served, serving
 from horae import Every, Horae, Run
 
 HOSTILE = "\x1b[31m<script>alert(1)</script>\x1b[0m \u202e\x00 </pre><img src=x onerror=alert(2)>"
-PAGES = ("/runs", "/explore", "/sql", "/nodes", "/audit", "/settings", "/people")
+PAGES = ("/runs", "/plan", "/explore", "/sql", "/nodes", "/audit", "/settings", "/people")
 HTML = {"accept": "text/html"}
 
 

@@ -13,6 +13,7 @@ from horae.core.access import LOCAL, Principal
 from horae.errors import CrossSite, LoginFailed
 from horae.web import origin
 from horae.web.door import OPEN_TIMES, SAFE
+from horae.web.forms import form_of
 from horae.web.limiting import Buckets
 from horae.web.problems import limited
 from horae.web.site import Site, Visit
@@ -53,13 +54,17 @@ class Entrance:
         self._logins = Buckets(site.limits.logins / 60, site.limits.logins)
 
     async def visit(self, request: Request, *, is_page: bool = False) -> Visit:
-        """The visit that a request is. Raises LoginFailed, CrossSite, RateLimited."""
+        """The visit that a request is. A page's form has what others send in a header as a field. Raises LoginFailed,
+        CrossSite, RateLimited."""
         entered = await self.entered(request)
         wait = self._visitors.take(entered.who.name, OPEN_TIMES if entered.sign_in == "open" else 1.0)
         if wait:
             raise limited(f"Too many requests by {entered.who.name}", wait)
         if entered.secret is not None and request.method not in SAFE:
-            await self._require_csrf(request, entered.secret, request.headers.get(CSRF_HEADER))
+            given = request.headers.get(CSRF_HEADER)
+            if given is None and is_page:
+                given = (await form_of(request)).get("csrf")
+            await self._require_csrf(request, entered.secret, given)
         csrf = self._site.porter.csrf(entered.secret) if entered.secret is not None and is_page else None
         desk = self._site.desk(await self._site.store(), entered.who, entered.sign_in)
         visit = Visit(entered.who, entered.sign_in, desk, self._site, csrf)

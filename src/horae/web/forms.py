@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.requests import Request
 
 from horae.desk.asking import Asked
 from horae.errors import InvalidTime, shown
 from horae.web.problems import invalid
 
 Question = TypeVar("Question", bound=Asked)
+CHANGED = "has_changed"
+"""Where a request's state says that the form has changed something, of which those who watch are told."""
 _TIMES = frozenset({"since", "until", "start", "end", "at"})
 
 
@@ -41,6 +46,28 @@ def form_time(text: str, name: str) -> datetime:
             details={"name": name},
         ) from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of the form that a request brings; it is read once."""
+    state = request.scope["state"]
+    if "form" not in state:
+        # In a thread: a text area may hold all that a body may, and others are answered meanwhile.
+        state["form"] = await asyncio.to_thread(form_fields, await request.body())
+    found: dict[str, str] = state["form"]
+    return found
+
+
+def form_fields(body: bytes) -> dict[str, str]:
+    """The fields of a form as browsers send it; the first of each name. What is no UTF-8 is nobody's."""
+    found: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20)
+    except (UnicodeDecodeError, ValueError):
+        return {}
+    for name, value in pairs:
+        found.setdefault(name, value)
+    return found
 
 
 def safe_next(text: str | None) -> str:

@@ -32,6 +32,7 @@ NAVIGATION = (
     ("overview", "/", "Overview", "o"),
     ("jobs", "/jobs", "Jobs", "j"),
     ("runs", "/runs", "Runs", "r"),
+    ("plan", "/plan", "Plan", "l"),
     ("explore", "/explore", "Explore", "e"),
     ("console", "/sql", "SQL", "s"),
     ("nodes", "/nodes", "Nodes", "n"),
@@ -42,7 +43,7 @@ NAVIGATION = (
 """Route, address and title of what the header leads to, and the letter that leads there after `g`."""
 THEME_COOKIE = "horae_theme"
 """Set by app.js: a page that took its theme from a script would first be seen in another."""
-_SECTION_OF = {"job": "jobs", "run": "runs"}
+_SECTION_OF = {"job": "jobs", "run": "runs", "version": "jobs", "versions": "jobs"}
 """Pages below one of the header's."""
 
 
@@ -51,6 +52,12 @@ _SECTION_OF = {"job": "jobs", "run": "runs"}
 
 def job_url(name: str, /, **query: object) -> str:
     return f"/jobs/{quote(name, safe='')}" + _query(query)
+
+
+def versions_url(name: str, version: int | None = None, /, **query: object) -> str:
+    """Where a job's versions are, or one of them."""
+    one = "" if version is None else f"/{version}"
+    return f"{job_url(name)}/versions{one}" + _query(query)
 
 
 def run_url(run_id: str) -> str:
@@ -124,6 +131,7 @@ def environment() -> Environment:
         static=static,
         job_url=job_url,
         run_url=run_url,
+        versions_url=versions_url,
         api=api,
         address=address,
         navigation=NAVIGATION,

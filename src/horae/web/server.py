@@ -24,15 +24,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from horae.core.instant import parse_instant
 from horae.core.jobtable import JOB_FILE_SCHEMA
 from horae.desk.operations import OPERATIONS, PREFIX
-from horae.errors import HoraeError, LoginFailed
+from horae.errors import HoraeError, InvalidInput, LoginFailed
 from horae.web import openapi
 from horae.web.answering import api_path, operation_endpoint
 from horae.web.door import Door
 from horae.web.entering import Entrance, keep_session
+from horae.web.forms import CHANGED, form_of
 from horae.web.health import Checkup
 from horae.web.live import EventResponse, Hub
-from horae.web.pages import ALL_PAGES, Page, login
-from horae.web.problems import Problem, invalid
+from horae.web.pages import ALL_FORMS, ALL_PAGES, Page, login
+from horae.web.problems import Problem, Refused, invalid
 from horae.web.reading import body_of, decoded_body, query
 from horae.web.rendering import render
 from horae.web.routing import Endpoint, Table
@@ -123,11 +124,13 @@ def _fixed(value: object, media_type: str) -> Endpoint:
 def _add_pages(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None:
     for path, name, page in ALL_PAGES:
         table.add(path, name, _login_page(page, entrance) if name == "login" else _page(page, entrance, hub))
+    for path, name, page in ALL_FORMS:
+        table.add(path, name, _form(page, entrance, hub), "POST")
 
     async def sign_in(request: Request, named: dict[str, str]) -> Response:
         """By a form, which gets a page, or by JSON, which gets the session's end."""
         if _is_form(request):
-            given = login.form_fields(await request.body())
+            given = await form_of(request)
             entrance.count_login(request.scope["state"]["address"], given.get("name", ""))
             return await login.sign_in(site, request)
         signed = await entrance.sign_in(request, decoded_body(await body_of(request)))
@@ -139,7 +142,7 @@ def _add_pages(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None:
     async def sign_out(request: Request, named: dict[str, str]) -> Response:
         given = request.headers.get("x-csrf-token")
         if given is None and _is_form(request):
-            given = login.form_fields(await request.body()).get("csrf")
+            given = (await form_of(request)).get("csrf")
         await entrance.require_sign_out(request, given)
         return await login.sign_out(site, request)
 
@@ -173,6 +176,26 @@ def _page(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
         key = visit.who, visit.sign_in, request.scope["raw_path"], request.scope["query_string"], parts
         part = await hub.parts.get(key, made, since=since)
         return part.response(request.headers.get("accept-encoding", ""))
+
+    return endpoint
+
+
+def _form(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
+    """What answers a form that a page of ours has; by whatever else it is sent, nothing is read."""
+
+    async def endpoint(request: Request, named: dict[str, str]) -> Response:
+        if not _is_form(request):
+            raise Refused(InvalidInput("This is not a form", hint="/api/v1/openapi.json lists what takes JSON."), 415)
+        try:
+            visit = await entrance.visit(request, is_page=True)
+        except LoginFailed:
+            if "authorization" in request.headers:
+                raise
+            return _to_login(request)
+        response = await page(visit, request)
+        if request.scope["state"].get(CHANGED):
+            hub.note(None, None)
+        return response
 
     return endpoint
 

@@ -1,6 +1,7 @@
 """The pages of the dashboard, one module each: what a page asks the desk, and how the answer is laid out.
 
-A module has `PAGES`: for each page its path, the name of its route, and the function that answers it.
+A module has `PAGES`: for each page its path, the name of its route, and the function that answers it; `FORMS` are those
+that a form is sent to, by POST.
 """
 
 from __future__ import annotations
@@ -10,9 +11,25 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.web.pages import audit, console, explore, job, jobs, login, nodes, overview, people, run, runs, settings
+from horae.web.pages import (
+    audit,
+    console,
+    explore,
+    job,
+    jobs,
+    login,
+    nodes,
+    overview,
+    people,
+    plan,
+    run,
+    runs,
+    settings,
+    versions,
+)
 from horae.web.site import Visit
 
 Page = Callable[[Visit, Request], Awaitable[Response]]
-_MODULES = (overview, jobs, job, runs, run, explore, console, nodes, audit, settings, people, login)
+_MODULES = (overview, jobs, job, versions, plan, runs, run, explore, console, nodes, audit, settings, people, login)
 ALL_PAGES: tuple[tuple[str, str, Page], ...] = tuple(page for module in _MODULES for page in module.PAGES)
+ALL_FORMS: tuple[tuple[str, str, Page], ...] = plan.FORMS

@@ -5,14 +5,12 @@ What was wrong is never said: whether there is such a user is nobody's business 
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
-
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from horae.errors import InvalidInput, LoginFailed
 from horae.web.entering import COOKIE, end_session, keep_session
-from horae.web.forms import safe_next
+from horae.web.forms import form_of, safe_next
 from horae.web.rendering import render
 from horae.web.site import Site, Visit
 
@@ -30,7 +28,7 @@ async def page(visit: Visit | None, request: Request) -> Response:
 
 async def sign_in(site: Site, request: Request) -> Response:
     """Answers the form: a session and the way on, or the form again. Raises RateLimited, which the server tells."""
-    given = form_fields(await request.body())
+    given = await form_of(request)
     target = safe_next(given.get("next"))
     name, password = given.get("name", "").strip(), given.get("password", "")
     try:
@@ -52,18 +50,6 @@ async def sign_out(site: Site, request: Request) -> Response:
     answer = RedirectResponse("/login", 303, {"cache-control": "no-store"})
     end_session(answer, site)
     return answer
-
-
-def form_fields(body: bytes) -> dict[str, str]:
-    """The fields of a form as browsers send it; the first of each name. What is no UTF-8 is nobody's."""
-    found: dict[str, str] = {}
-    try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20)
-    except (UnicodeDecodeError, ValueError):
-        return {}
-    for name, value in pairs:
-        found.setdefault(name, value)
-    return found
 
 
 PAGES = (("/login", "login", page),)
