@@ -92,7 +92,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_every_request_on_the_page_is_answered_as_it_shows(opened: Served, guarded: Served) -> None:
     """In their order, since later ones go on from what the ones before changed."""
-    assert len(EXAMPLES) == 14
+    assert len(EXAMPLES) == 15
     cookies, csrf = httpx.Cookies(), ""
     for command, shown in EXAMPLES:
         asked = request_of(command)
