@@ -199,6 +199,15 @@ class DefinitionsRegistered(NamedTuple):
     unchanged: int
 
 
+class DefinitionsReplaced(NamedTuple):
+    """Emitted when the code of a node that starts changed `jobs` jobs while `nodes` others live, whose code may say
+    otherwise: whoever registers later wins. `named` are the first few, with commas."""
+
+    jobs: int
+    named: str
+    nodes: int
+
+
 class HeartbeatLate(NamedTuple):
     """Emitted when `seconds` passed between two heartbeats: so long that others may have taken this node for dead."""
 
@@ -264,6 +273,7 @@ Event: TypeAlias = (
     | ResultDropped
     | HandlerMissing
     | DefinitionsRegistered
+    | DefinitionsReplaced
     | HeartbeatLate
     | NodeExpelled
     | NodeBuried

@@ -102,6 +102,13 @@ _TELLING: Mapping[type, _Told] = {
     events.DefinitionsRegistered: _Told(
         _ENGINE, INFO, lambda e: f"jobs registered: {e.created} new, {e.changed} changed, {e.unchanged} as they were"
     ),
+    events.DefinitionsReplaced: _Told(
+        _ENGINE,
+        WARNING,
+        lambda e: (
+            f"{e.jobs} jobs changed while {e.nodes} other nodes run, whose code may say otherwise: {_line(e.named)}"
+        ),
+    ),
     events.HeartbeatLate: _Told(
         _ENGINE, WARNING, lambda e: f"no heartbeat for {_span(e.seconds)}: others may take this node for dead"
     ),

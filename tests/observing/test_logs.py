@@ -82,6 +82,10 @@ def test_every_event_becomes_one_record_with_all_its_fields(event: Any, caplog: 
         (sample(events.StoreFound), "catalog is back after 4.5 s"),
         (events.StoreFound(7_800.0), "catalog is back after 2 h 10 min"),
         (sample(events.DefinitionsRegistered), "jobs registered: 1 new, 2 changed, 9 as they were"),
+        (
+            sample(events.DefinitionsReplaced),
+            "2 jobs changed while 3 other nodes run, whose code may say otherwise: etl, tidy",
+        ),
     ],
 )
 def test_a_message_reads_like_a_sentence(event: Event, message: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -70,6 +70,7 @@ MATRIX = (
     Case("ALTER JOB … PAUSE", OWNERS, "ALTER JOB {job} PAUSE 'while we look'", (ALTER,)),
     Case("ALTER JOB … DISABLE", OWNERS, "ALTER JOB {job} DISABLE", (ALTER,)),
     Case("ALTER JOB … ENABLE", OWNERS, "ALTER JOB {job} ENABLE", (ALTER,)),
+    Case("ALTER JOB … ROLLBACK", OWNERS, "ALTER JOB {job} ROLLBACK TO VERSION 1", (ALTER, VIEW)),
     Case("ALTER JOB … SET AS", ONLY_OWNER, "ALTER JOB {job} SET AS 'SELECT 2'"),
     Case("ALTER JOB … SET PAYLOAD", ONLY_OWNER, "ALTER JOB {job} SET PAYLOAD = '[1]'"),
     Case("ALTER JOB … SET RUN AS", ONLY_OWNER, "ALTER JOB {job} SET RUN AS runner", as_runner=True),

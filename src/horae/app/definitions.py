@@ -22,12 +22,22 @@ from horae.engine.engine import Engine
 from horae.engine.hooks import Hook, Hooks
 from horae.engine.registry import Registry
 from horae.errors import InvalidDefinition, InvalidPolicy, TaskNotFound, shown
-from horae.events import AttemptEnded, DefinitionsRegistered, HookFailed, LoopFailed, StoreLost, Stream
+from horae.events import (
+    AttemptEnded,
+    DefinitionsRegistered,
+    DefinitionsReplaced,
+    HookFailed,
+    LoopFailed,
+    StoreLost,
+    Stream,
+)
 from horae.store.port import Defined, Store
 
 DEFINED_AT_ONCE = 1000
 LEARNED_AT_START = 10_000
 SOON = 0.05
+NAMED = 5
+"""Jobs that are named where many were changed."""
 """How long a running app waits for more before it writes definitions that a notebook adds."""
 _log = logging.getLogger("horae.engine")
 
@@ -317,6 +327,7 @@ class Definitions(Operations):
         for name, limit in self.pools.items():
             await store.set_pool(name, limit)
         counts = {"created": 0, "changed": 0, "unchanged": 0}
+        changed: list[str] = []
         if self.registry.procedures:
             await store.register_procedures({name: name for name in self.registry.procedures})
         specs = [builder.spec() for builder in self._builders.values() if self.engine is None or builder.has_tasks]
@@ -330,7 +341,13 @@ class Definitions(Operations):
             batch = specs[index : index + DEFINED_AT_ONCE]
             for each in await commands.define(batch, defaults=self.defaults):
                 counts[each.change] += 1
+                if each.change == "changed":
+                    changed.append(each.name)
         self.events.emit(DefinitionsRegistered(**counts))
+        if changed and self.engine is None:
+            others = sum(node.state == "ALIVE" and not node.lock_free for node in await store.nodes())
+            if others:
+                self.events.emit(DefinitionsReplaced(len(changed), ", ".join(changed[:NAMED]), others))
 
 
 def needed_by(specs: Iterable[JobSpec]) -> frozenset[str]:
