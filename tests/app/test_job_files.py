@@ -216,9 +216,9 @@ def test_statements_that_create_jobs_are_a_file_of_jobs_and_carry_out_nothing(tm
     """
     found = read_jobs_of(written(tmp_path, text, "jobs.sql"), "default")
     assert [(spec.name, spec.namespace) for spec in found.specs] == [("nightly-report", "shop"), ("past", "shop")]
-    assert (found.namespace, found.stated) == ("shop", frozenset({"nightly-report"}))
+    assert (found.namespaces, found.stated) == (frozenset({"shop"}), frozenset({"nightly-report"}))
     plain = read_jobs_of(written(tmp_path, "CREATE JOB a SCHEDULE = NONE AS 'SELECT 1'", "jobs.sql"), "mine")
-    assert (plain.specs[0].namespace, plain.namespace) == ("mine", "mine")
+    assert (plain.specs[0].namespace, plain.namespaces) == ("mine", frozenset({"mine"}))
 
 
 @pytest.mark.parametrize(

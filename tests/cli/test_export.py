@@ -62,14 +62,18 @@ def test_a_file_is_written_whole_and_one_that_is_there_stays(store: str, tmp_pat
     assert inside("export", "-o", str(tmp_path), "--store", store).code == 2
 
 
-def test_formats_tags_and_what_is_left_out(store: str) -> None:
+def test_formats_tags_and_what_is_left_out(store: str, tmp_path: Path) -> None:
     tagged = json.loads(inside("export", "--tag", "etl", "--format", "json", "--store", store).out)
     assert list(tagged["jobs"]) == ["nightly"]
-    lines = inside("export", "--format", "krontab", "--store", store)
-    assert (lines.code, lines.out) == (0, "")
-    assert "horae: left out nightly: " in lines.errors
-    told = json.loads(inside("export", "--format", "krontab", "--store", store, "--json").out)
-    assert [each["name"] for each in told["left_out"]] == ["nightly", "poll"]
+    lines = inside("export", "--format", "krontab", "-o", str(tmp_path / "x.kron"), "--store", store)
+    assert (lines.code, lines.out) == (1, "")
+    assert 'Nothing of this can be said as krontab. Job "nightly"' in lines.errors
+    assert not (tmp_path / "x.kron").exists()
+    told = json.loads(inside("export", "poll", "--store", store, "--json").out)
+    assert [each["name"] for each in told["left_out"]] == ["nightly"]
+    assert 'horae: left out nightly: it was not asked for, and "poll" depends on it' in (
+        inside("export", "poll", "--store", store).errors
+    )
     missing = inside("export", "nope", "--store", store)
     assert (missing.code, 'There is no job "nope"' in missing.errors) == (1, True)
     assert inside("export", "--format", "yaml", "--store", store).code == 2

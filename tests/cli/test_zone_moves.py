@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import shutil
@@ -14,6 +15,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.cli.inside import inside
 from tests.cli.shell import horae
+from tests.web.serving import serving
+
+from horae.declarative import Scheduler
+from horae.testing.simulation import Simulation
 
 FROM = "2027-03-26T00:00:00Z"
 
@@ -99,6 +104,85 @@ def test_a_catalog_s_jobs_are_looked_at_and_what_cannot_be_told_is_told(tmp_path
     assert [each["job"] for each in found["unknown"]] == ["in_Oslo", "in_Rome", "in_Vaduz"]
     assert found["unaffected"] == 1
     assert (tmp_path / "horae.db").read_bytes() == before
+
+
+def test_times_of_a_file_without_an_offset_are_read_by_the_other_data(tmp_path: Path, new: Path) -> None:
+    (tmp_path / "jobs.toml").write_text(
+        '[jobs.once]\nat = 2027-07-24T18:00:00\ntimezone = "Europe/Berlin"\nsql = "SELECT 1"\n'
+        '[jobs.bounded]\ncron = "30 * * * *"\nend = "2027-07-01T03:00:00"\ntimezone = "Europe/Berlin"\n'
+        'sql = "SELECT 1"\n'
+        '[jobs.fixed]\nat = 2027-07-24T18:00:00Z\nsql = "SELECT 1"\n'
+    )
+    (tmp_path / "jobs.sql").write_text(
+        "CREATE JOB later SCHEDULE = AT '2027-07-24 18:00:00' TIMEZONE = 'Europe/Berlin' AS 'SELECT 1'"
+    )
+    words = ("--tzdata", str(new), "--from", "2027-06-30T00:00:00Z", "--horizon", "30d", "--json")
+    targets = (str(tmp_path / "jobs.toml"), str(tmp_path / "jobs.sql"))
+    found = json.loads(inside("plan", *targets, *words).out)
+    jobs = {each["job"]: each for each in found["jobs"]}
+    assert (sorted(jobs), found["unaffected"], found["unknown"]) == (["bounded", "later", "once"], 1, [])
+    for name in ("once", "later"):
+        (move,) = jobs[name]["moves"]
+        assert (move["before"], move["after"]) == ("2027-07-24T16:00:00Z", "2027-07-24T17:00:00Z")
+        assert (move["wall"], move["zone"]) == ("2027-07-24T18:00:00", "Europe/Berlin")
+    assert jobs["bounded"]["times"] == [
+        {
+            "key": "end",
+            "zone": "Europe/Berlin",
+            "wall": "2027-07-01T03:00:00",
+            "before": "2027-07-01T01:00:00Z",
+            "after": "2027-07-01T02:00:00Z",
+        }
+    ]
+    assert [(each["change"], each["after"]) for each in jobs["bounded"]["moves"]] == [
+        ("appears", "2027-07-01T01:30:00Z")
+    ]
+    # A catalog has the instants that they were.
+    store = f"sqlite:///{tmp_path / 'horae.db'}"
+    inside("migrate", "--store", store)
+    assert inside("apply", str(tmp_path / "jobs.toml"), "--yes", "--store", store).code == 0
+    assert json.loads(inside("plan", *words, "--store", store).out)["jobs"] == []
+
+
+def test_versions_that_still_speak_and_declarative_tasks_are_looked_at(tmp_path: Path, new: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'horae.db'}"
+
+    async def nothing() -> None:
+        pass
+
+    async def declared() -> None:
+        scheduler = Scheduler(store, tz="Europe/Berlin")
+        async with Simulation(scheduler, datetime(2026, 1, 1, tzinfo=UTC)):
+            await scheduler.initialize([("task", "0 12 * * *", nothing, timedelta(seconds=5))])
+
+    asyncio.run(declared())
+    file = tmp_path / "jobs.toml"
+    berlin = '[jobs.changing]\ncron = "0 12 * * *"\ntimezone = "Europe/Berlin"\nsql = "SELECT 1"\n'
+    file.write_text(berlin)
+    assert inside("apply", str(file), "--yes", "--store", store).code == 0
+    file.write_text(berlin.replace("Europe/Berlin", "UTC"))
+    policy = ("--policy", "graceful=2099-04-13T00:00:00Z")
+    assert inside("apply", str(file), *policy, "--yes", "--store", store).code == 0
+    asked = ("plan", "--tzdata", str(new), "--from", "2099-04-10T00:00:00Z", "--horizon", "10d", "--json")
+    here = inside(*asked, "--store", store)
+    found = {each["job"]: each for each in json.loads(here.out)["jobs"]}
+    assert sorted(found) == ["changing", "declarative:task"]
+    assert [each["before"] for each in found["changing"]["moves"]] == [
+        f"2099-04-{day}T10:00:00Z" for day in (10, 11, 12)
+    ]
+    assert found["declarative:task"]["moved"] == 10
+    with serving(store, define=lambda app: None) as served:
+        there = inside(*asked, "--server", served.url)
+    assert json.loads(there.out) == json.loads(here.out)
+
+
+def test_what_cannot_be_told_is_no_change(tmp_path: Path, new: Path) -> None:
+    file = tmp_path / "jobs.toml"
+    file.write_text('[jobs.gone]\ncron = "0 12 * * *"\ntimezone = "Europe/Vaduz"\nsql = "SELECT 1"\n')
+    done = inside("plan", str(file), "--tzdata", str(new), "--from", FROM, "--exit-code")
+    assert done.code == 0
+    assert "no run moves, of those that were looked at" in done.out
+    assert "1 unknown, which counts as no change" in done.out
 
 
 def test_a_horizon_of_nothing_is_refused(jobs: Path, new: Path) -> None:

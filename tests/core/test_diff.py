@@ -119,6 +119,7 @@ def test_a_time_without_zone_is_refused() -> None:
         {"policy": "later"},
         {"policy": "immediate", "until": at("10:00")},
         {"policy": "graceful", "horizon": timedelta(days=1)},
+        {"policy": "windowed", "horizon": timedelta(0)},
         {"policy": "windowed", "horizon": timedelta(days=1), "until": at("10:00")},
     ],
 )
@@ -139,7 +140,7 @@ updates = st.one_of(
     st.just(IMMEDIATE),
     st.just(GRACEFUL),
     st.builds(lambda until: Update("graceful", until=until + timedelta(seconds=1)), minutes),
-    st.builds(lambda minute: Update("windowed", horizon=timedelta(minutes=minute)), st.integers(0, 600)),
+    st.builds(lambda minute: Update("windowed", horizon=timedelta(minutes=minute)), st.integers(1, 600)),
 )
 
 

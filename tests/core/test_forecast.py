@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core.forecast import FEW, Prospect, changed_view, look_ahead, owed
+from horae.core.forecast import FEW, Walks, look_ahead
 from horae.core.interval import Every
 from horae.core.job import effective
-from horae.core.lifecycle import JobState
+from horae.core.lifecycle import JobState, RunState
+from horae.core.overlap import ActiveRun
+from horae.core.owing import owed
+from horae.core.prospect import Prospect, changed_view
 from horae.core.schedule import Cron, Once, Schedule
 from horae.core.slot import JobView, decided_slot
 from horae.core.update import IMMEDIATE, Update, parse_update
@@ -51,8 +55,7 @@ def test_every_slot_is_kept_moved_added_or_removed_as_its_two_starts_say(
     after = changed(before, Cron(new), update, state=state, window=will)
     prospect = Prospect("job", before, after, update.reaches(NOW))
     seen = look_ahead([prospect], NOW, NOW + DAY).forecasts["job"]
-    until = min(NOW + DAY, update.reaches(NOW) or NOW + DAY)
-    first, last = starts(before, until), starts(after, until)
+    first, last = starts(before, NOW + DAY), starts(after, NOW + DAY)
     # A window before the slot may have started it already: the cursor stands at now here, so nothing has.
     assert seen.added == len(last.keys() - first.keys())
     assert seen.removed == len(first.keys() - last.keys())
@@ -82,6 +85,37 @@ def test_what_a_window_has_started_before_its_time_is_not_compared() -> None:
     after = changed(begun, Cron("7 * * * *"))
     seen = look_ahead([Prospect("job", begun, after)], NOW, NOW + timedelta(minutes=30)).forecasts["job"]
     assert (seen.added, seen.removed, seen.moved, seen.kept) == (1, 0, 0, 0)
+
+
+def test_a_slot_that_no_moment_will_do_for_is_counted_apart() -> None:
+    barred = changed(None, Cron("0 12 * * *"), window=Window.after("1h", only={"hours": 3}))
+    seen = look_ahead([Prospect("job", None, barred)], NOW, NOW + 3 * DAY).forecasts["job"]
+    assert (seen.starts, seen.unschedulable, seen.next_after) == (0, 3, None)
+
+
+def test_runs_born_beyond_the_reach_of_a_change_stay_and_no_others_come_among_them() -> None:
+    hours = [NOW + timedelta(hours=hour) for hour in range(1, 6)]
+    born = tuple(ActiveRun(str(at), RunState.PENDING, at, at, judged=False) for at in hours)
+    window = Window.before("6h")
+    before = replace(view(Cron("0 * * * *"), window=window), planned_until=hours[-1], active=born)
+    update = Update("windowed", horizon="2h")
+    after = changed(before, Cron("30 * * * *"), update, window=window)
+    job = Prospect("job", before, after, update.reaches(NOW))
+    found = [slot for slot, _ in Walks(NOW, NOW + timedelta(hours=7)).starts(after, job.stays)]  # type: ignore[arg-type]  # it has a schedule
+    half = timedelta(minutes=30)
+    assert found == [NOW + half, hours[0] + half, *hours[2:], hours[4] + half, hours[4] + 3 * half]
+    assert job.unborn() == [hours[1] + half, hours[2] + half, hours[3] + half]
+    seen = look_ahead([job], NOW, NOW + timedelta(hours=7))
+    assert (seen.forecasts["job"].added, seen.forecasts["job"].kept) == (4, 3)
+
+
+def test_where_a_side_has_nothing_its_next_slot_is_told() -> None:
+    before = view(Cron("0 0 1 5 *"))
+    seen = look_ahead([Prospect("job", before, changed(before, Cron("0 0 2 5 *")))], NOW, NOW + DAY).forecasts["job"]
+    assert (str(seen.next_before), str(seen.next_after)) == ("2027-05-01 00:00:00+00:00", "2027-05-02 00:00:00+00:00")
+    paused = replace(view(Cron("0 * * * *"), JobState.PAUSED), paused_until=NOW + 3 * DAY)
+    gone = look_ahead([Prospect("job", paused, None)], NOW, NOW + DAY).forecasts["job"]
+    assert (gone.next_before, gone.next_after) == (NOW + 3 * DAY, None)
 
 
 def test_a_pause_that_ends_lets_later_slots_run_and_one_without_end_none() -> None:
@@ -114,6 +148,22 @@ def test_where_there_is_too_much_to_look_at_the_answer_says_how_far_it_was_looke
     assert NOW < outlook.load_until < NOW + DAY
     every = outlook.forecasts["job-0"]
     assert every.removed == int((outlook.until - NOW) / timedelta(seconds=1))
+
+
+def test_windows_with_times_to_keep_off_are_looked_at_less_far_for_they_take_longer() -> None:
+    windows = (
+        None,
+        Window.after("1h"),
+        Window.around("1h", distribution="normal"),
+        Window.after("1h", avoid={"dow": 0}),
+    )
+    ends = []
+    for window in windows:
+        hourly = changed(None, Cron("0 * * * *"), window=window)
+        ends.append(look_ahead([Prospect("job", None, hourly)], NOW, NOW + 3650 * DAY, effort=10_000).until)
+    assert ends == sorted(ends, reverse=True)
+    assert len(set(ends)) == 4
+    assert ends[-1] <= NOW + timedelta(hours=100)
 
 
 class Broken:

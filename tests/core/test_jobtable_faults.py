@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+import tracemalloc
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
@@ -209,3 +210,24 @@ def test_the_schema_refuses_what_is_refused_for_its_shape() -> None:
             assert not validator.is_valid(data), text
             refused += 1
     assert refused > 30
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["a" + ".a" * 20_000 + " = 1", "[a" + ".a" * 20_000 + "]", "b = {a" + ' . "a"' * 20_000 + " = 1}"],
+    ids=["key", "header", "quoted"],
+)
+def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory_by_their_square(key: str) -> None:
+    tracemalloc.start()
+    found, (fault,) = check_job_file(f"# a\nnamespace = '''\n'''\n{key}\n", file="jobs.toml")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found, fault.message) == (None, "jobs.toml:4: is nested too deeply")
+    assert most < 10_000_000
+
+
+def test_dots_in_strings_and_comments_are_no_parts_of_keys() -> None:
+    dots = "." * 500
+    text = f"{HEAD}# {dots}\ndescription = '''{dots}\n\"{dots}'''\ntags = ['a.b', \"{dots[:30]}\"]\n"
+    found, faults = check_job_file(text, file="jobs.toml")
+    assert (found is not None, faults) == (True, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from zoneinfo import ZoneInfo
@@ -20,7 +21,7 @@ from horae.core.schedule import Cron, Once, Schedule
 from horae.core.tzif import parse
 from horae.core.window import Window
 from horae.core.zone import Zone, zone
-from horae.core.zonediff import ZoneMove, first_difference, is_opaque, on_clocks, zone_moves, zones_of
+from horae.core.zonediff import Reread, Spoken, ZoneMove, first_difference, is_opaque, on_clocks, zone_moves, zones_of
 from horae.errors import InvalidIso8601, UnknownZone
 
 NOW = datetime(2027, 1, 11, 9, 0, tzinfo=UTC)
@@ -200,14 +201,62 @@ def test_a_window_may_choose_otherwise_though_the_slot_stays() -> None:
     window = Window.after("3h", only={"hours": "9-10"})
     schedule = Cron("0 * * * *", "Europe/Berlin")
     found = moves(schedule, as_though(Europe_Berlin="Europe/Moscow"), 1, window)
-    assert {each.change for each in found} == {"redrawn"}
+    assert {each.change for each in found} == {"redrawn", "appears", "vanishes"}
     for each in found:
-        assert each.before == each.after
         assert each.starts_before != each.starts_after
+        # A slot without a start is no run by those data.
+        assert (each.before is None, each.after is None) == (each.starts_before is None, each.starts_after is None)
+        if each.change == "redrawn":
+            assert each.before == each.after
         for start, name in ((each.starts_before, "Europe/Berlin"), (each.starts_after, "Europe/Moscow")):
             assert start is None or start.astimezone(ZoneInfo(name)).hour in (9, 10)
     plain = Window.after("3h")
     assert moves(schedule, as_though(Europe_Berlin="Europe/Moscow"), 1, plain) == []
+
+
+def test_a_slot_for_which_a_window_finds_no_start_is_no_run() -> None:
+    find = as_though(Europe_Berlin="Europe/Moscow")
+    never = Window.after("1h", only={"hours": "3"})
+    assert moves(Cron("0 9 * * *", "Europe/Berlin"), find, 3, never) == []
+    # The slots are hourly and stay; by one of the data, others of them are in the evening.
+    evening = Window.after("1h", only={"hours": "22"})
+    stays = moves(Cron("30 * * * *", "Europe/Berlin"), find, 1, evening)
+    gone = [each for each in stays if each.change == "vanishes"]
+    come = [each for each in stays if each.change == "appears"]
+    assert {each.remark for each in gone} == {"its window finds no start by the other data"}
+    assert {each.remark for each in come} == {"its window finds no start by the present data"}
+    assert [each.wall.hour for each in gone] == [21, 22]
+    assert [each.wall.hour for each in come] == [19, 20]
+
+
+def test_a_slot_belongs_to_the_version_that_speaks_for_it() -> None:
+    # By the other data the slot of 08:00 UTC comes at 06:00: before the version speaks, or after its last moment.
+    schedule, find = Cron("0 9 * * *", "Europe/Berlin"), as_though(Europe_Berlin="Europe/Moscow")
+    begin, until = NOW, NOW + timedelta(days=3)
+    seven = datetime(2027, 1, 12, 7, tzinfo=UTC)
+    late = zone_moves("job", schedule, None, find, seven, until, spoken=Spoken(since=seven)).moves
+    assert [told(each)[0] for each in late] == ["vanishes", "moved", "moved"]
+    early = zone_moves("job", schedule, None, find, begin, seven, spoken=Spoken(last=seven)).moves
+    assert [told(each) for each in early] == [("appears", "2027-01-12T09:00", None, "01-12T06:00Z")]
+
+
+def test_times_without_an_offset_are_read_on_the_other_clocks_too() -> None:
+    find = as_though(Europe_Berlin="Europe/Moscow")
+
+    def at(hour: int, day: int = 12) -> datetime:
+        return datetime(2027, 1, day, hour, tzinfo=UTC)
+
+    def found(before: Schedule, after: Schedule) -> list[ZoneMove]:
+        reread = Reread(after, ("Europe/Berlin",))
+        return list(zone_moves("job", before, None, find, NOW, NOW + timedelta(days=5), reread=reread).moves)
+
+    (once,) = found(Once(at(8)), Once(at(6)))
+    assert (told(once), once.zone) == (("moved", "2027-01-12T09:00", "01-12T08:00Z", "01-12T06:00Z"), "Europe/Berlin")
+    every = found(Every("1d", start=at(8), end=at(9, 13)), Every("1d", start=at(6), end=at(7, 13)))
+    assert [told(each)[0] for each in every] == ["moved", "moved"]
+    hourly = Cron("30 * * * *", "Europe/Berlin")
+    bounded = found(replace(hourly, start=at(8)), replace(hourly, start=at(6)))
+    assert [told(each)[0] for each in bounded] == ["appears", "appears"]
 
 
 def test_a_slot_that_moves_is_told_with_the_starts_that_its_window_chooses() -> None:

@@ -72,6 +72,17 @@ def test_a_plan_changes_nothing_and_applying_it_does_just_that(browser: httpx.Cl
     assert "Nothing to do" in sent(browser, TEXT)
 
 
+def test_what_a_schedule_s_text_does_not_show_is_shown_by_its_part(browser: httpx.Client) -> None:
+    browser.post("/plan", data=apply_fields(sent(browser, TEXT)))
+    ends = TEXT + "end = 2099-01-01T00:00:00Z\n"
+    text = sent(browser, ends)
+    assert "<code>schedule.end</code>" in text
+    assert ">2099-01-01T00:00:00Z</pre>" in text
+    assert "At once, were there no limits" in text
+    browser.post("/plan", data=apply_fields(text))
+    assert "<li>schedule.end: none -&gt; 2099-01-01T00:00:00Z</li>" in page(browser, "/jobs/planned/versions")
+
+
 def test_options_reach_the_plan_and_stay_in_the_form(browser: httpx.Client) -> None:
     text = sent(browser, TEXT, prune="1", update_policy="graceful", horizon="3d")
     assert "1 to create, 4 to remove" in text

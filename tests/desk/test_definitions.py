@@ -10,7 +10,7 @@ from tests.desk.stand import CREATE, EXECUTE, VIEW, Scene, Stand
 from horae.core.access import Grant
 from horae.core.kronjob import job_from_krontab
 from horae.core.krontab import parse_line
-from horae.errors import AccessDenied, AlreadyExists, HoraeError, InvalidJobFile, VersionConflict
+from horae.errors import AccessDenied, AlreadyExists, HoraeError, InvalidJobFile, JobNotFound, VersionConflict
 from horae.testing.contract_builders import HOURLY, job
 
 Playing = Callable[[Scene], None]
@@ -179,5 +179,20 @@ def test_the_name_of_a_dropped_job_is_its_last_owners(playing: Playing) -> None:
             with pytest.raises(AccessDenied, match="somebody else's"):
                 await eve.ask("put_job", name="pay", definition=TABLE, version=version)
         assert (await ann.ask("put_job", name="pay", definition=TABLE)).change == "created"
+
+    playing(scene)
+
+
+def test_the_versions_of_a_job_that_was_dropped_are_shown_to_those_who_see_everything(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        ann = await stand.user("ann")
+        await stand.ask("put_job", name="gone", definition={"every": "1h", "sql": "SELECT 1"})
+        await stand.ask("drop_job", name="gone", keep_history=True)
+        page = await stand.ask("job_versions", name="gone")
+        assert [each.version for each in page.versions] == [1]
+        with pytest.raises(JobNotFound):
+            await ann.ask("job_versions", name="gone")
+        with pytest.raises(JobNotFound):
+            await stand.ask("job_versions", name="never-there")
 
     playing(scene)

@@ -25,7 +25,7 @@ from horae.core.krontab import read_jobs
 from horae.core.schedule import Cron
 from horae.core.wanted import wanted_of
 from horae.ddl.session import Session
-from horae.errors import AccessDenied, InvalidInput, JobNotFound
+from horae.errors import AccessDenied, Conflict, InvalidInput, JobNotFound, NotFound
 from horae.store.catalog import Catalog
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
@@ -146,7 +146,9 @@ def test_statements_of_an_export_make_the_jobs_again_in_an_order_that_can_be_run
         await stand.ask("pause", name="a")
         exported = await stand.ask("export", format="sql", all_namespaces=True)
         assert (exported.jobs, exported.namespaces) == (["b", "c", "a"], ["default", "shop"])
-        assert [(each.name, "limit is 2" in each.reason) for each in exported.left_out] == [("pool small", True)]
+        (left_out,) = exported.left_out
+        assert left_out.name == "pool small"
+        assert "its limit is 2: set it with a job file, [pools] small = 2" in left_out.reason
         before = [await stand.ask("get_job", name=name) for name in "abc"]
         for name in "acb":
             await stand.ask("drop_job", name=name)
@@ -178,9 +180,41 @@ def test_a_file_has_one_namespace_and_where_there_are_several_they_are_told(play
             ("default", ["a"]),
             ("shop", ["b"]),
         ]
-        nothing = await stand.ask("export", namespace="nowhere")
-        assert (nothing.jobs, nothing.namespaces) == ([], ["nowhere"])
-        assert read_job_file(nothing.text, file="x").jobs == ()
+
+    playing(scene)
+
+
+def test_a_namespace_a_tag_or_a_name_that_is_not_there_is_told_with_what_there_is(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        empty = await stand.ask("export")
+        assert read_job_file(empty.text, file="x").jobs == ()
+        await stand.ask("put_job", name="nightly", definition=TABLE | {"tags": ["etl"]})
+        await stand.ask("put_job", name="b", definition=TABLE | {"namespace": "shop"})
+        for asked, message, hint in (
+            ({"namespace": "nowhere"}, 'in the namespace "nowhere"', '"default", "shop"'),
+            ({"tag": "elt"}, 'with the tag "elt"', '"etl"'),
+            ({"tag": "etl", "namespace": "shop"}, 'with the tag "etl" in "shop"', "no tags"),
+            ({"names": "nihgtly"}, 'no job "nihgtly"', "Did you mean nightly?"),
+            ({"names": "zzz"}, 'no job "zzz"', '"b", "nightly"'),
+            ({"names": "b", "namespace": "default"}, 'not in the namespace "default"', '"shop"'),
+            ({"names": "nightly", "tag": "x"}, 'has no tag "x"', '"etl"'),
+        ):
+            with pytest.raises(NotFound, match=message) as refused:
+                await stand.ask("export", **asked)
+            assert hint in (refused.value.hint or "")
+
+    playing(scene)
+
+
+def test_a_dependency_that_was_not_asked_for_is_named(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        await stand.ask("put_job", name="a", definition=TABLE)
+        await stand.ask("put_job", name="b", definition=TABLE | {"depends_on": ["a"], "tags": ["x"]})
+        assert (await stand.ask("export")).left_out == []
+        for asked in ({"names": "b"}, {"tag": "x"}):
+            (left_out,) = (await stand.ask("export", **asked)).left_out
+            assert (left_out.name, '"b" depends on it' in left_out.reason) == ("a", True)
+        assert (await stand.ask("export", names="a\nb")).left_out == []
 
     playing(scene)
 
@@ -212,7 +246,13 @@ def test_lines_of_a_krontab_are_exported_as_lines(playing: Playing) -> None:
         exported = await stand.ask("export", format="krontab")
         (line,) = read_jobs(exported.text, file="x")
         assert (line.job.name, line.job.command) == ("backup", "/bin/backup")
-        assert [each.name for each in exported.left_out] == ["python"]
+        (left_out,) = exported.left_out
+        assert left_out.name == "python"
+        assert "its tasks, of the kind PYTHON" in left_out.reason
+        assert "its schedule" not in left_out.reason
+        await stand.ask("put_job", name="backup", definition=table | {"retry": {"max_retries": 1, "interval": "1m"}})
+        with pytest.raises(Conflict, match=r"its settings \(retry\) cannot be said there \(1 more"):
+            await stand.ask("export", format="krontab")
 
     playing(scene)
 

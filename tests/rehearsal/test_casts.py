@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.rehearsal.acting import part
+from tests.rehearsal.acting import START, part
 
 from horae import Cron, Horae, Run
 from horae.errors import NotFound
 from horae.rehearsal.cast import Cast, Past, cast_of_catalog, cast_of_targets
+from horae.rehearsal.laying import laid_over
 from horae.testing.simulation import Simulation
 
 LIVED = datetime(2027, 2, 1, tzinfo=UTC)
@@ -111,7 +112,7 @@ def test_a_file_laid_over_a_catalog_changes_its_jobs_keeps_their_past_and_adds_i
 ) -> None:
     file = tmp_path / "jobs.toml"
     file.write_text(FILE)
-    cast = cast_of_targets([str(file)]).over(cast_of(catalog))
+    cast = laid_over(cast_of_targets([str(file)]), cast_of(catalog), START)
     parts = {each.name: each for each in cast.parts}
     assert list(parts) == ["fresh", "hourly", "shaky"]
     assert str(parts["hourly"].spec.schedule) == "cron 30 * * * *"

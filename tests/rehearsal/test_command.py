@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.inside import inside
 from tests.cli.shell import horae
 from tests.cli.terminal import Terminal
 from tests.rehearsal.test_casts import FILE, lived, rows
 from tests.serving.served import served
+
+from horae.cli import simulate
 
 SPAN = ("--from", "2027-03-01", "--to", "6h")
 
@@ -62,12 +65,21 @@ def test_a_catalog_is_simulated_with_its_history_and_not_one_row_of_it_changes(h
 
 def test_a_server_is_asked_for_its_jobs_and_answers_as_its_store_would(here: Path) -> None:
     lived(f"sqlite:///{here / 'horae.db'}")
+    # Far away, so that the version before still has its slots whenever this is run.
+    for minute, policy in (("45", "immediate"), ("15", "graceful=2099-03-01T03:00:00Z")):
+        (here / "changing.toml").write_text(f'[jobs.changing]\ncron = "{minute} * * * *"\nsql = "SELECT 1"\n')
+        done = inside("apply", "changing.toml", "--policy", policy, "--yes")
+        assert done.code == 0, done.errors
+    far = ("simulate", "--from", "2099-03-01", "--to", "6h", "--json", "--jobs")
     with served(here, "--http", "127.0.0.1:0") as server:
         there = horae("simulate", *SPAN, "--json", "--server", server.said["address"])
+        changing = horae(*far, "changing", "--server", server.said["address"])
         assert server.stop() == 0
     own = horae("simulate", *SPAN, "--json", "--store", f"sqlite:///{here / 'horae.db'}")
-    assert there.code == own.code == 0, there.errors + own.errors
+    assert there.code == own.code == changing.code == 0, there.errors + own.errors + changing.errors
     assert json.loads(there.out) == json.loads(own.out)
+    hours = json.loads(changing.out)["heat"]["hours"]
+    assert [row.index(1) for row in hours[:6]] == [45, 45, 45, 15, 15, 15], "the version before speaks up to 03:00"
 
 
 def test_a_page_is_written_once_more_over_its_own_and_over_nothing_else(here: Path) -> None:
@@ -92,6 +104,8 @@ def test_a_page_is_written_once_more_over_its_own_and_over_nothing_else(here: Pa
         (("jobs.toml", "--jobs", "nobody"), "nobody"),
         (("jobs.toml", "--to", "9999d"), "at most 200,000 can be simulated"),
         (("--over",), "none is named"),
+        (("jobs.toml", "--html", "nowhere/day.html"), "mkdir -p nowhere"),
+        (("jobs.toml", "--html", "."), "Name a file in it"),
         ((), "horae.db"),
         (("missing.toml",), "missing.toml"),
     ],
@@ -108,6 +122,33 @@ def test_a_terminal_sees_how_far_simulated_time_has_come(here: Path) -> None:
     with Terminal("simulate", "jobs.toml", *SPAN) as terminal:
         terminal.until("2027-03-01 05:59 UTC")
         terminal.until("COMPLETED")
+
+
+def test_where_nobody_sees_a_bar_a_long_simulation_says_how_much_it_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulate, "_MANY", 11)
+    assert inside("simulate", "jobs.toml", *SPAN).errors == "horae: about 12 runs; this takes a while\n"
+    assert inside("simulate", "jobs.toml", *SPAN, "--json").errors == ""
+    monkeypatch.setattr(simulate, "_MANY", 12)
+    assert inside("simulate", "jobs.toml", *SPAN).errors == ""
+
+
+def test_slots_without_a_start_are_told_in_plain_words_and_not_as_missed(here: Path) -> None:
+    (here / "picky.toml").write_text(
+        '[jobs.picky]\ncron = "0 * * * *"\nsql = "SELECT 1"\n'
+        'window = { mode = "after", duration = "10m", only = { hours = [5] } }\n'
+    )
+    done = inside("simulate", "picky.toml", *SPAN)
+    assert done.code == 0
+    assert "no time in its window that only and avoid allow" in done.out
+    assert "MaxAttempts" not in done.out
+    lines = done.out.splitlines()
+    titles = next(line for line in lines if "without a start" in line)
+    row = lines[lines.index(titles) + 1]
+    assert row[titles.index("missed")] == "0"
+    assert row[titles.index("without a start")] == "5"
+    assert "without a start" not in inside("simulate", "jobs.toml", *SPAN).out
 
 
 def test_no_extra_is_needed(here: Path) -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from tests.rehearsal.acting import part, played
 
 from horae.core.window import Window
+from horae.rehearsal.drawing import level, scale
 from horae.rehearsal.markup import Markup, joined, tag
 from horae.rehearsal.page import MARK, page
 
@@ -82,6 +83,22 @@ def test_what_happened_is_on_the_page() -> None:
     for said in ("overlap", "UNSCHEDULABLE", "for a slot or a pool", "Runs under way at once", "Windows would flatten"):
         assert said in read.text, said
     assert 'window = { mode = "after"' in read.text
+    assert "no time in its window that only and avoid allow" in read.text
+    for title in ("waited for other jobs", "for its own earlier run", "for a slot or pool"):
+        assert title in read.text, title
+
+
+def test_a_map_says_what_its_colours_stand_for() -> None:
+    assert scale(10) == [(0, "none"), (1, "1 to 2"), (2, "3 to 4"), (3, "5 to 6"), (4, "7 to 8"), (5, "9 to 10")]
+    for most in range(200):
+        said = dict(scale(most))
+        counted = [place for place, text in said.items() if place]
+        assert all(level(count, most) in said for count in range(most + 1))
+        for place in counted:
+            first, _, last = said[place].partition(" to ")
+            assert {level(count, most) for count in range(int(first), int(last or first) + 1)} == {place}
+    for picture in made().split("<svg")[2:]:
+        assert "none</text>" in picture
 
 
 def test_text_is_escaped_and_markup_is_not_escaped_twice() -> None:

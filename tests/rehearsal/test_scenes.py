@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.rehearsal.acting import START, clock, later, part, played, span, states
 
 from horae.core.interval import Every
 from horae.core.lifecycle import JobState
-from horae.core.schedule import Once
+from horae.core.schedule import Cron, Once
+from horae.core.succession import Stage
 from horae.core.window import Window
 from horae.errors import DependencyCycle, InvalidDefinition, InvalidInput
-from horae.rehearsal.cast import Cast, Earlier, Part
+from horae.rehearsal.cast import Cast, Part
 from horae.rehearsal.draws import Chance, Draws
-from horae.rehearsal.stage import MOST_RUNS, check_size, rehearse
+from horae.rehearsal.play import play
+from horae.rehearsal.stage import MOST_RUNS, Span, check_size, expected, rehearse
 
 
 def test_a_run_that_comes_due_beside_another_is_skipped_and_told_with_its_first_times() -> None:
@@ -134,7 +136,7 @@ def test_a_slot_that_was_moved_starts_where_it_was_moved_to() -> None:
 
 def test_what_an_earlier_version_announced_is_still_its_own() -> None:
     before, after = part("job", "30 * * * *"), part("job", "0 * * * *")
-    changing = Part(after.spec, earlier=(Earlier(later("90m"), before.spec.schedule, None),))
+    changing = Part(after.spec, earlier=(Stage(1, later("90m"), before.spec.schedule, None),))
     heat = played(changing, length="4h").heat.hours
     assert [minute for hour in heat[:4] for minute, count in enumerate(hour) if count] == [30, 30, 0, 0]
 
@@ -143,7 +145,8 @@ def test_a_window_without_room_makes_slots_unschedulable() -> None:
     window = Window.after("10m", only=[{"hours": [5]}])
     result = played(part("picky", window=window))
     assert states(result, "picky") == {"UNSCHEDULABLE": 2}
-    assert [each.job for each in result.troubled("UNSCHEDULABLE")] == ["picky"]
+    (trouble,) = result.troubled("UNSCHEDULABLE")
+    assert (trouble.job, trouble.why) == ("picky", "no time in its window that only and avoid allow")
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_one_another() -> None:
@@ -172,6 +175,39 @@ def test_more_runs_than_can_be_shown_are_refused_before_anything_is_done() -> No
         check_size(cast, span("7d"))
     assert "often alone has 604,799" in (refused.value.hint or "")
     assert MOST_RUNS == 200_000
+
+
+def test_what_an_earlier_version_says_and_what_a_pause_lets_go_on_counts_as_well() -> None:
+    often, hourly = part("often", Every("1s")), part("often")
+    announced = Part(hourly.spec, earlier=(Stage(1, later("3d"), often.spec.schedule, None),))
+    with pytest.raises(InvalidInput, match=r"259,\d{3} runs"):
+        check_size(Cast((announced,)), span("4d"))
+    check_size(Cast((Part(hourly.spec, earlier=(Stage(1, later("1d"), often.spec.schedule, None),)),)), span("4d"))
+    paused = replace(_in(often, JobState.PAUSED), paused_until=later("1d"))
+    with pytest.raises(InvalidInput, match=r"259,\d{3} runs"):
+        check_size(Cast((paused,)), span("4d"))
+    assert expected(Cast((paused,)), span("1d")) == {}
+    assert expected(Cast((_in(often, JobState.PAUSED),)), span("4d")) == {}
+
+
+def test_a_clock_change_that_skips_or_repeats_slots_is_told_with_the_jobs_it_concerns() -> None:
+    night = datetime(2027, 3, 27, 12, tzinfo=UTC)
+    jobs = [
+        part("skipped", Cron("30 2 * * *", "Europe/Berlin")),
+        part("noon", Cron("0 12 * * *", "Europe/Berlin")),
+        part("utc", "30 2 * * *"),
+        _in(part("off", Cron("30 2 * * *", "Europe/Berlin")), JobState.DISABLED),
+    ]
+    spring = play(Cast(tuple(jobs)), Span(night, night + timedelta(days=1)), Chance(), suggest=False)
+    assert [(each.job, each.effect.kind, each.effect.wall) for each in spring.clock_changes] == [
+        ("skipped", "skipped", "2027-03-28 02:30")
+    ]
+    autumn = datetime(2027, 10, 30, 12, tzinfo=UTC)
+    hourly = part("hourly", Cron("15 * * * *", "Europe/Berlin"))
+    result = play(Cast((hourly,)), Span(autumn, autumn + timedelta(days=1)), Chance(), suggest=False)
+    (change,) = result.clock_changes
+    assert (change.effect.kind, result.started) == ("repeated", 24)
+    assert played(hourly).clock_changes == ()
 
 
 def test_definitions_that_no_catalog_would_take_are_refused_as_there() -> None:

@@ -274,11 +274,14 @@ def test_what_a_plan_foretells_is_what_the_catalog_will_do(
             now = clock.now()
             spec = replace(wanted, state=state)
             schedule = None if spec.schedule is None else spec.schedule.anchored(record.created_at)
+            waiting = await life.store.runs(state=RunState.PENDING, limit=10_000)
             foretold = changed_view(
-                job_view(record), "a", schedule, spec.effective(), state, now, update, record.version
+                job_view(record, waiting), "a", schedule, spec.effective(), state, now, update, record.version
             )
             await life.store.define([spec], source="apply", update=update)
-            found = job_view((await life.store.jobs(["a"]))[0])
+            found = job_view(
+                (await life.store.jobs(["a"]))[0], await life.store.runs(state=RunState.PENDING, limit=10_000)
+            )
             views = [view for view in (foretold, found) if view is not None and view.state is not JobState.DISABLED]
             starts = [dict(Walks(now, now + HORIZON).starts(view)) for view in views]
             assert all(each == starts[0] for each in starts)

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from horae.core.job import JobSpec
-from horae.core.jobtable import read_job_file
+from horae.core.jobtable import check_job_file, read_job_file
 from horae.core.kronjob import job_from_krontab
 from horae.core.krontab import read_jobs
 from horae.core.lifecycle import JobState
-from horae.errors import InvalidDefinition, InvalidFile, InvalidStatement, shown
+from horae.errors import InvalidDefinition, InvalidFile, InvalidJobFile, InvalidStatement, shown
 
 MOST_READ = 16 << 20
 TWICE = "Give one of them another name."
@@ -29,7 +29,8 @@ class FileJobs:
     pools: Mapping[str, int] = field(default_factory=dict)
     stated: frozenset[str] = frozenset()
     """The jobs whose state the file says."""
-    namespace: str = "default"
+    namespaces: frozenset[str] = frozenset({"default"})
+    """Those that the file speaks for."""
 
 
 def read_file(path: Path) -> str:
@@ -55,7 +56,16 @@ def _without_waiting(path: str, flags: int) -> int:
 def read_toml(path: Path, namespace: str) -> FileJobs:
     """The jobs of a job file; `namespace` is for one that names none. Raises InvalidFile, InvalidJobFile."""
     found = read_job_file(read_file(path), file=str(path), namespace=namespace)
-    return FileJobs(path, found.specs(), found.pools, found.stated, found.namespace)
+    return FileJobs(path, found.specs(), found.pools, found.stated, frozenset({found.namespace}))
+
+
+def faults_of(error: InvalidJobFile) -> tuple[InvalidJobFile, ...]:
+    """Everything that is at fault in the file that an error is about, that error at least."""
+    try:
+        _, found = check_job_file(read_file(Path(error.file)), file=error.file)
+    except InvalidFile:
+        return (error,)
+    return found or (error,)
 
 
 def read_krontab(path: Path, namespace: str) -> FileJobs:
@@ -64,7 +74,7 @@ def read_krontab(path: Path, namespace: str) -> FileJobs:
     specs = tuple(job_from_krontab(each.job, namespace=namespace) for each in found)
     # A line can only say that its job is suspended; of the others it says nothing.
     stated = frozenset(spec.name for spec in specs if spec.state is not JobState.ENABLED)
-    return FileJobs(path, specs, {}, stated, namespace)
+    return FileJobs(path, specs, {}, stated, frozenset({namespace}))
 
 
 def read_sql(path: Path, namespace: str) -> FileJobs:
@@ -90,8 +100,8 @@ def read_sql(path: Path, namespace: str) -> FileJobs:
                 stated.add(spec.name)
     except InvalidStatement as error:
         raise InvalidFile(f"{path}: {error.message}", hint=error.hint) from error
-    own = {spec.namespace for spec in specs}
-    return FileJobs(path, tuple(specs), {}, frozenset(stated), own.pop() if len(own) == 1 else namespace)
+    own = frozenset(spec.namespace for spec in specs)
+    return FileJobs(path, tuple(specs), {}, frozenset(stated), own or frozenset({namespace}))
 
 
 _READERS = {".kron": read_krontab, ".sql": read_sql}

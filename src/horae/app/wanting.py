@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horae.app.jobfiles import FileJobs, check_apart, read_jobs_of
+from horae.app.jobfiles import FileJobs, check_apart, read_file, read_jobs_of
 from horae.core.job import JobSpec
+from horae.core.tomllines import TomlLines
 from horae.core.wanted import Wanted as Wanted
 from horae.core.wanted import wanted_of
-from horae.errors import InvalidInput, shown
+from horae.errors import HoraeError, InvalidInput, shown
 
 if TYPE_CHECKING:
     from horae.app.definitions import Definitions
@@ -22,7 +23,7 @@ def wanted_by(app: Definitions) -> Wanted:
     """What an app's code says, and its files. The code says nothing of the state of a job that is there already."""
     files = app.files.values()
     specs = app.specs()
-    namespaces = {each.namespace for each in files}
+    namespaces = {namespace for each in files for namespace in each.namespaces}
     if len(specs) > sum(len(each.specs) for each in files) or not files:
         namespaces.add(app.namespace)
     stated = frozenset[str]().union(*(each.stated for each in files))
@@ -35,6 +36,23 @@ def wanted_at(targets: Sequence[str]) -> Wanted:
     from horae.app.targets import load_targets
 
     return wanted_by(load_targets(targets).app)
+
+
+def places_at(targets: Sequence[str], names: Collection[str]) -> dict[str, str]:
+    """Where targets define these jobs: the file, and the line of a job file. Nothing where they cannot be read."""
+    from horae.app.targets import load_targets
+
+    found: dict[str, str] = {}
+    try:
+        for each in load_targets(targets).app.files.values():
+            own = [spec.name for spec in each.specs if spec.name in names]
+            lines = TomlLines(read_file(each.file)) if own and each.file.suffix not in (".kron", ".sql") else None
+            for name in own:
+                line = 0 if lines is None else lines.line(("jobs", name))
+                found[name] = f"{each.file}:{line}" if line else str(each.file)
+    except HoraeError:
+        return {}
+    return found
 
 
 def read_wanted(definitions: Any, *, namespace: str, defaults: Mapping[str, Any]) -> Wanted:
@@ -69,7 +87,7 @@ def _of_files(places: Sequence[Path], namespace: str, defaults: Mapping[str, Any
     return Wanted(
         tuple(spec for each in found for spec in each.specs),
         {name: limit for each in found for name, limit in each.pools.items()},
-        frozenset(each.namespace for each in found),
+        frozenset[str]().union(*(each.namespaces for each in found)),
         frozenset[str]().union(*(each.stated for each in found)),
         defaults,
     )

@@ -7,8 +7,9 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from horae.cli.opening import Catalog, LocalCatalog, opened, plain
-from horae.cli.plan import defaults_of, options, planned, wanted_of
+from horae.cli.plan import defaults_of, options, places_of, planned, wanted_of
 from horae.cli.plan_text import show_applied, show_plan
+from horae.cli.policies import typed_policy
 from horae.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ def run(arguments: Namespace, screen: Screen) -> int:
             "Nobody is there to be asked whether to apply it",
             hint="Give the number of a plan that somebody looked at, --plan ID, or --yes.",
         )
-    wanted = wanted_of(arguments)
+    wanted = wanted_of(arguments, screen)
     with opened(arguments) as catalog:
+        arguments.policy = typed_policy(catalog, arguments.policy)
         plan = planned(catalog, screen, arguments, wanted)
-        show_plan(screen, plan)
+        show_plan(screen, plan, {} if screen.as_json else places_of(arguments, plan))
         if plan.has_changes and plan.is_possible and not arguments.yes and arguments.plan is None and not _agreed():
             screen.line("nothing was changed")
             return _REFUSED

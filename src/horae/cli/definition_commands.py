@@ -21,7 +21,7 @@ _PLAN_EXAMPLES = """examples:
   horae plan --tzdata tzdata-2026b-py2.py3-none-any.whl
 
 Nothing is written. The plan's number, given to `horae apply --plan`, stands for exactly what is shown.
-exit code: 0; with --exit-code 0 nothing to do, 2 changes, 1 something is in the way
+exit code: 0; with --exit-code 0 nothing to do, 2 changes, 1 something is in the way, 3 the store cannot be reached
 """
 _APPLY_EXAMPLES = """examples:
   horae apply jobs.toml                     shows the plan, asks, and does it
@@ -58,10 +58,11 @@ def _add_plan(commands: Commands[Parser]) -> None:
     added.add_argument(
         "--durations",
         metavar="LENGTH",
-        default="from-history",
         help="how long runs take: all of them so long, or from-history, as the job's latest runs did (default)",
     )
-    added.add_argument("--exit-code", action="store_true", help="0 nothing to do, 2 changes, 1 something is in the way")
+    added.add_argument(
+        "--exit-code", action="store_true", help="0 nothing to do, 2 changes, 1 something is in the way, 3 store"
+    )
     added.add_argument(
         "--tzdata",
         metavar="NEW",

@@ -42,6 +42,10 @@ class Parser(argparse.ArgumentParser):
                 message = "a secret's value is never an argument: it is asked for, or read from standard input"
             elif any(word == "--token" or word.startswith("--token=") for word in sys.argv):
                 message = "a token is never an argument: it is in $HORAE_TOKEN, or in a file, --token-file FILE"
+        if "--exit-code" in sys.argv:
+            # There 2 says that something would change.
+            self.print_usage(sys.stderr)
+            self.exit(1, f"{self.prog}: error: {message}\n")
         super().error(message)
 
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from horae.cli.screen import STATE
+from horae.control.letters import counted as counted
+from horae.control.letters import harmless as harmless
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
@@ -36,17 +38,6 @@ def told(value: Any, column: str = "") -> str:
 def told_time(milliseconds: int) -> str:
     text = (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
     return text.removesuffix("+00:00").removesuffix(".000") + "Z"
-
-
-def harmless(text: str) -> str:
-    """The text without the signs that move a terminal's cursor or change its title: whoever wrote them is unknown."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "·" for letter in text)
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def show_rows(

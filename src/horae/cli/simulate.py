@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from argparse import Namespace
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _MOST_ROWS = 20
 _NAMES = 4
-_COLUMNS = ("job", "runs", "done", "failed", "skipped", "missed", "longest", "waited")
+_COLUMNS = ("job", "runs", "done", "failed", "skipped", "missed", "without a start", "longest", "waited")
+_UNPLACED = _COLUMNS.index("without a start")
+_MANY = 20_000
+"""Runs from which on it takes so long that somebody wonders."""
 _FAILED = ("FAILED", "FAILED_STALE", "CANCELLED", "COMPLETED_WITH_ERRORS")
 
 
@@ -34,21 +38,25 @@ def run(arguments: Namespace, screen: Screen) -> int:
     from horae.rehearsal.asked import read_chance, read_span, shown_timezone
     from horae.rehearsal.page import MARK, page
     from horae.rehearsal.play import play
+    from horae.rehearsal.stage import MOST_RUNS, expected
 
     chance = read_chance(arguments.seed, arguments.durations, arguments.failures, arguments.assume)
     _check_page(arguments.html, MARK)
     # What goes wrong on purpose is told as the answer.
     logging.getLogger("horae").addHandler(logging.NullHandler())
     logging.getLogger("horae").propagate = False
-    cast = _cast(arguments)
-    if arguments.jobs is not None:
-        cast = cast.only([name.strip() for name in arguments.jobs.split(",") if name.strip()])
+    cast_at = _cast(arguments)
+    cast = cast_at(files.now())
     if not cast.parts:
         raise NotFound("There are no jobs to simulate", hint="Name a file that has some, such as jobs.toml.")
     timezone = shown_timezone(arguments.tz, cast)
     span = read_span(
         arguments.start, arguments.end, timezone=timezone, now=files.now(), cast=cast, slots=arguments.slots
     )
+    cast = cast_at(span.eve)
+    runs = sum(expected(cast, span).values())
+    if _MANY < runs <= MOST_RUNS and not screen.errors.isatty():
+        screen.note(f"horae: about {runs:,} runs; this takes a while")
 
     whole = span.end - span.start
     unit, word = (_MINUTE, "minutes") if whole <= 2 * _DAY else (_HOUR, "hours")
@@ -70,20 +78,30 @@ def run(arguments: Namespace, screen: Screen) -> int:
     return 0
 
 
-def _cast(arguments: Namespace) -> Cast:
-    """Whom the arguments name: the catalog's jobs, those of targets, or the one laid over the other."""
+def _cast(arguments: Namespace) -> Callable[[datetime], Cast]:
+    """Whom the arguments name: the catalog's jobs, those of targets, or these laid over the catalog at a moment."""
     from horae.rehearsal.cast import cast_of_targets
+    from horae.rehearsal.laying import laid_over
+
+    def chosen(cast: Cast) -> Cast:
+        if arguments.jobs is None:
+            return cast
+        return cast.only([name.strip() for name in arguments.jobs.split(",") if name.strip()])
 
     configuration = load_configuration(arguments.config)
     if arguments.over and not arguments.targets:
         raise InvalidInput("--over lays files over the catalog, and none is named", hint="Name one, such as jobs.toml.")
     own = cast_of_targets(arguments.targets, configuration) if arguments.targets else None
+    if arguments.over and own is not None:
+        catalog = _catalog(arguments, configuration)
+        return lambda at: chosen(laid_over(own, catalog, at))
     if own is None:
-        return _catalog(arguments, configuration)
-    if arguments.over:
-        return own.over(_catalog(arguments, configuration))
-    # A file needs no catalog; where there is one, it knows how long its jobs take.
-    return own.with_past_of(_catalog(arguments, configuration)) if _has_catalog(arguments) else own
+        cast = _catalog(arguments, configuration)
+    else:
+        # A file needs no catalog; where there is one, it knows how long its jobs take.
+        cast = own.with_past_of(_catalog(arguments, configuration)) if _has_catalog(arguments) else own
+    found = chosen(cast)
+    return lambda at: found
 
 
 def _catalog(arguments: Namespace, configuration: Configuration) -> Cast:
@@ -106,23 +124,47 @@ def _has_catalog(arguments: Namespace) -> bool:
 
 
 def _check_page(name: str | None, mark: str) -> None:
-    """Only what this command wrote is written over, and that is known before the long work."""
-    if name is None or not Path(name).exists():
+    """Only what this command wrote is written over, and only where there is a folder for it; that is known before the
+    long work."""
+    if name is None:
         return
     try:
+        if Path(name).is_dir():
+            raise InvalidFile(f"Cannot write {shown(name)}: it is a folder", hint="Name a file in it.")
+        if not Path(name).exists():
+            _check_folder(name, Path(name).parent)
+            return
         with Path(name).open("rb") as there:
             is_ours = there.read(len(mark)) == mark.encode()
-    except OSError as error:
-        raise InvalidFile(f"Cannot write {shown(name)}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise _unwritable(name, error) from error
     if not is_ours:
         raise InvalidFile(f"{shown(name)} exists already, and is no page of a simulation", hint="Choose another name.")
+
+
+def _check_folder(name: str, folder: Path) -> None:
+    if not folder.is_dir():
+        raise InvalidFile(
+            f"Cannot write {shown(name)}: there is no folder {shown(str(folder))}",
+            hint=f"Make it first, by mkdir -p {folder}, or name a file in a folder that is there.",
+        )
+    if not os.access(folder, os.W_OK):
+        raise InvalidFile(
+            f"Cannot write {shown(name)}: you may not write to {shown(str(folder))}",
+            hint="Name a file in a folder that you may write to.",
+        )
 
 
 def _write(name: str, text: str) -> None:
     try:
         Path(name).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise InvalidFile(f"Cannot write {shown(name)}: {error}") from error
+        raise _unwritable(name, error) from error
+
+
+def _unwritable(name: str, error: Exception) -> InvalidFile:
+    reason = getattr(error, "strerror", None) or error
+    return InvalidFile(f"Cannot write {shown(name)}: {reason}", hint="Name a file in a folder that you may write to.")
 
 
 # ---- for people ------------------------------------------------------------------------------------------------------
@@ -148,6 +190,7 @@ def show(screen: Screen, result: Result) -> None:
     _draw_heat(screen, result)
     _show_load(screen, result)
     _show_troubles(screen, result)
+    _show_clock_changes(screen, result)
     _show_waits(screen, result)
     _show_jobs(screen, result)
     _show_suggestion(screen, result)
@@ -193,11 +236,20 @@ def _show_troubles(screen: Screen, result: Result) -> None:
         return
     screen.line()
     rows = [
-        [each.job, each.state, each.reason, each.count, ", ".join(_local(result, at) for at in each.first)]
+        [each.job, each.state, each.why, each.count, ", ".join(_local(result, at) for at in each.first)]
         for each in result.troubles[:_MOST_ROWS]
     ]
     show_rows(screen, ["job", "state", "why", "runs", "the first of them"], rows)
     _left_out(screen, len(result.troubles))
+
+
+def _show_clock_changes(screen: Screen, result: Result) -> None:
+    if not result.clock_changes:
+        return
+    screen.line()
+    rows = [[each.job, str(each.effect)] for each in result.clock_changes[:_MOST_ROWS]]
+    show_rows(screen, ["job", "where clocks change"], rows)
+    _left_out(screen, len(result.clock_changes))
 
 
 def _show_waits(screen: Screen, result: Result) -> None:
@@ -217,7 +269,18 @@ def _show_waits(screen: Screen, result: Result) -> None:
 def _show_jobs(screen: Screen, result: Result) -> None:
     screen.line()
     ordered = sorted(result.jobs, key=lambda each: (-each.started * each.seconds, each.job))
-    show_rows(screen, _COLUMNS, [_row(each) for each in ordered[:_MOST_ROWS]])
+    # Nearly nobody has slots without a start.
+    shown_columns = [
+        place
+        for place in range(len(_COLUMNS))
+        if place != _UNPLACED or any("UNSCHEDULABLE" in each.states for each in ordered)
+    ]
+    rows = [_row(each) for each in ordered[:_MOST_ROWS]]
+    show_rows(
+        screen,
+        [_COLUMNS[place] for place in shown_columns],
+        [[row[place] for place in shown_columns] for row in rows],
+    )
     _left_out(screen, len(ordered))
 
 
@@ -230,7 +293,8 @@ def _row(job: JobResult) -> list[object]:
         states.get("COMPLETED", 0),
         sum(states.get(state, 0) for state in _FAILED),
         states.get("SKIPPED", 0),
-        states.get("MISSED", 0) + states.get("UNSCHEDULABLE", 0),
+        states.get("MISSED", 0),
+        states.get("UNSCHEDULABLE", 0),
         length_text(job.seconds) if job.started else "",
         length_text(waited) if waited else "",
     ]

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from horae.cli.opening import Catalog, plain
+from horae.cli.policies import typed_policy
 from horae.cli.rows import harmless, show_rows
+from horae.control.telling import SIGNS, Told
 from horae.errors import Conflict, shown
 
 if TYPE_CHECKING:
@@ -75,21 +77,19 @@ def roll_back(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
         version=arguments.version,
         reason=arguments.reason,
         expected=arguments.expected,
-        update_policy=arguments.policy,
+        update_policy=typed_policy(catalog, arguments.policy),
     )
     screen.data({"job": arguments.name, "action": arguments.action, **plain(done)})
     screen.line(harmless(done.message))
 
 
 def _show_changes(screen: Screen, changes: Sequence[Difference]) -> None:
-    """Each part that differs with what it was and what it is, one under the other where they are long."""
+    """Each part that differs with what it was and what it is; of long texts the lines that differ."""
     for each in changes:
         screen.line(f"  {screen.style(harmless(each.path), 'bold')}")
-        for sign, style, value in (("-", "red", each.said_before), ("+", "green", each.said_after)):
-            if value is None:
-                continue
-            for line in harmless(value).split("\n"):
-                screen.line(f"    {screen.style(f'{sign} {line}', style)}")
+        told = Told(each.path, each.before, each.after, each.said_before, each.said_after)
+        for line in told.lines():
+            screen.line(f"    {screen.style(harmless(line), SIGNS.get(line[:1], 'dim'))}")
 
 
 def _beside(now: Sequence[Coming], then: Sequence[Coming]) -> list[tuple[str, str]]:

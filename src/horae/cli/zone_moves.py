@@ -11,14 +11,24 @@ from horae.cli.opening import opened
 from horae.cli.rows import counted, harmless, show_rows
 from horae.cli.times import typed_time
 from horae.control.preview import read_time
-from horae.control.zonefiles import open_zone_files
-from horae.control.zonemoves import MovedJob, Subject, ZoneMove, ZoneReport, exported_subjects, zone_report
+from horae.control.zonefiles import ZoneFiles, open_zone_files
+from horae.control.zonemoves import (
+    MovedJob,
+    MovedTime,
+    Subject,
+    ZoneMove,
+    ZoneReport,
+    kept_subject,
+    told_subjects,
+    zone_report,
+)
 from horae.errors import HoraeError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from horae.cli.screen import Screen
+    from horae.control.service import Service
 
 _FEW = 10
 """Moves of one job that are shown; JSON has more."""
@@ -42,36 +52,39 @@ def run(arguments: Namespace, screen: Screen) -> int:
 
 def _report(arguments: Namespace, screen: Screen) -> ZoneReport:
     data = open_zone_files(arguments.tzdata)
-    subjects, begin, left_out = _wanted(arguments) if arguments.targets else _kept(arguments)
 
     def told(done: int, of: int) -> None:
         screen.bar(done, of, "jobs")
 
     try:
-        return zone_report(subjects, data, begin, arguments.horizon, left_out=left_out, progress=told)
+        subjects, begin = _wanted(arguments, data) if arguments.targets else _kept(arguments, screen)
+        return zone_report(subjects, data, begin, arguments.horizon, progress=told)
     finally:
         screen.progress("")
 
 
-_Asked = tuple[Sequence[Subject], "datetime", Sequence[tuple[str, str]]]
-"""The jobs, from when on, and those that nobody could say."""
+_Asked = tuple[Sequence[Subject], "datetime"]
+"""The jobs, and from when on."""
 
 
-def _wanted(arguments: Namespace) -> _Asked:
-    from horae.app.wanting import wanted_at
+def _wanted(arguments: Namespace, data: ZoneFiles) -> _Asked:
+    from horae.app.rereading import subjects_at
 
-    wanted = wanted_at(arguments.targets)
     now = files.now()
     begin = now if arguments.start is None else read_time(arguments.start, "UTC", now, "--from")
-    return [Subject(spec, wanted.defaults) for spec in wanted.specs], begin, ()
+    return subjects_at(arguments.targets, data.find), begin
 
 
-def _kept(arguments: Namespace) -> _Asked:
+def _kept(arguments: Namespace, screen: Screen) -> _Asked:
     with opened(arguments) as catalog:
         begin = typed_time(catalog, arguments.start or "now", "--from")
-        exported = catalog.call("export", format="json", all_namespaces=True)
-    left_out = [(each.name, each.reason) for each in exported.left_out]
-    return exported_subjects(exported.text), begin, left_out
+        if catalog.is_local:
+            return catalog.ask(_records), begin
+        return list(told_subjects(catalog.call, lambda done, of: screen.bar(done, of, "jobs asked for"))), begin
+
+
+async def _records(service: Service) -> list[Subject]:
+    return [kept_subject(record) for record in await service.queries.jobs()]
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
@@ -95,20 +108,27 @@ def _show(screen: Screen, report: ZoneReport) -> None:
         _show_job(screen, job)
     for name, reason in report.unknown:
         screen.line(f"{screen.style('?', 'yellow')} {screen.style(harmless(name), 'bold')}  {harmless(reason)}")
+    cut = any(job.is_cut for job in report.jobs)
     if not report.has_changes:
-        screen.line("no run moves")
+        screen.line("no run moves" + (", of those that were looked at" if report.unknown or cut else ""))
+    touched = sum(bool(job.moves or job.times) for job in report.jobs)
     screen.line(
-        screen.style(
-            f"({counted(len(report.jobs), 'job')} touched, {report.unaffected} not, {len(report.unknown)} unknown)",
-            "dim",
-        )
+        screen.style(f"({counted(touched, 'job')} touched, {report.unaffected} not, {_unknown(report)})", "dim")
     )
 
 
+def _unknown(report: ZoneReport) -> str:
+    count = len(report.unknown)
+    return f"{count} unknown" + (f", which {'counts' if count == 1 else 'count'} as no change" if count else "")
+
+
 def _show_job(screen: Screen, job: MovedJob) -> None:
-    told = ", ".join(f"{count} {_WORDS[change]}" for change, count in job.counts.items()) or "nothing so far"
+    told = ", ".join(f"{count} {_WORDS[change]}" for change, count in job.counts.items())
+    told = told or ("nothing so far" if job.is_cut else "no run moves")
     state = "" if str(job.state) == "ENABLED" else f" ({screen.state(str(job.state))})"
     screen.line(f"{screen.style(harmless(job.job), 'bold')}{state}  {told}")
+    for time in job.times:
+        screen.line(f"  {_told_time(screen, time)}")
     for move in job.moves[:_FEW]:
         screen.line(f"  {_told(screen, move)}")
     more = sum(job.counts.values()) - min(len(job.moves), _FEW)
@@ -117,6 +137,12 @@ def _show_job(screen: Screen, job: MovedJob) -> None:
     if job.is_cut:
         screen.line(screen.style(f"  there are too many slots: looked at up to {_time(job.until)}", "yellow"))
     screen.line()
+
+
+def _told_time(screen: Screen, time: MovedTime) -> str:
+    arrow = "->" if screen.plain else "→"
+    read = f"{_time(time.before)} {arrow} {_time(time.after)}"
+    return f"{time.key} = {time.wall.isoformat()} {time.zone}, written without an offset, is read as {read}"
 
 
 def _told(screen: Screen, move: ZoneMove) -> str:

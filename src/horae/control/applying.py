@@ -78,11 +78,14 @@ def _different(plan: Plan, found: Comparison) -> list[str]:
     return moved or [f"pool {each.name}" for each in (*plan.pools, *found.pools)]
 
 
+def _listed(told: list[str]) -> str:
+    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return ", ".join(told[:_NAMED]) + more
+
+
 def _moved(names: list[str]) -> PlanMoved:
-    told = ", ".join(shown(name) for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return PlanMoved(
-        f"The catalog has changed since the plan was made: {told}{more}",
+        f"The catalog has changed since the plan was made: {_listed([shown(name) for name in names])}",
         hint=_HINT,
         details={"jobs": ", ".join(names[:100])},
     )
@@ -90,8 +93,10 @@ def _moved(names: list[str]) -> PlanMoved:
 
 def _other_plan(named: str, plan: Plan) -> PlanMoved:
     if named[:_HALF] == plan.id[:_HALF]:
-        latest = ", ".join(shown(each.name) for each in plan.jobs[:_NAMED]) or "nothing is left to do"
-        message = f"The catalog has changed since plan {shown(named)} was made; it would now change: {latest}"
+        changes = [f"{shown(each.name)} {each.change}" for each in plan.jobs]
+        changes += [f"pool {shown(each.name)} set to {each.after}" for each in plan.pools]
+        latest = _listed(changes) or "nothing to do"
+        message = f"The catalog has changed since plan {shown(named)} was made; the plan would now be: {latest}"
     else:
         message = f"Plan {shown(named)} was made of other definitions, or with other options: this is {plan.id}"
     return PlanMoved(message, hint=_HINT, details={"plan": plan.id, "named": named})

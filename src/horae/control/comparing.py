@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from hashlib import sha256
@@ -13,16 +13,21 @@ from horae.control.planned import PoolChange
 from horae.core.access import LOCAL_NAME
 from horae.core.diff import Change, diff_definitions
 from horae.core.duration import parse_duration
-from horae.core.forecast import Prospect, changed_view
 from horae.core.job import JobSpec, Settings
 from horae.core.lifecycle import JobState
+from horae.core.overlap import ActiveRun
+from horae.core.prospect import Prospect, changed_view
+from horae.core.rhythm import assumed_seconds
+from horae.core.schedule import Schedule
 from horae.core.slot import JobView
-from horae.core.update import Update
+from horae.core.update import IMMEDIATE, Update
 from horae.core.wanted import Wanted
-from horae.store.port import JobRecord
+from horae.store.port import JobRecord, Origin, RunRecord
 
 _DIGITS = 8
 """Of each half of a plan's number: what is wanted, and what it was made on."""
+ASSUMED = 60.0
+"""Seconds that runs are taken to last, at most, of which nothing is known."""
 _SETTING = "settings."
 _TASK_SETTING = ".settings."
 
@@ -73,8 +78,10 @@ def compare(
     update: Update | None,
     prune: bool,
     now: datetime,
+    tells_limits: bool = True,
 ) -> Comparison:
-    """`present` are the jobs that whoever asks may see, `pools` the limits there are."""
+    """`present` are the jobs that whoever asks may see, `pools` the limits there are; what they are is told, also by
+    the number of the plan, with `tells_limits`."""
     found: list[Compared] = []
     worked_out: dict[int, Settings] = {}
     for spec in wanted.specs:
@@ -89,7 +96,7 @@ def compare(
         if prune and job.name not in names and job.definition.spec.namespace in wanted.namespaces
     )
     limits = tuple(
-        PoolChange(name, pools.get(name), limit)
+        PoolChange(name, pools.get(name) if tells_limits else None, limit)
         for name, limit in sorted(wanted.pools.items())
         if pools.get(name) != limit
     )
@@ -157,10 +164,16 @@ def _effective_of_tasks(
 # ---- the future of it ------------------------------------------------------------------------------------------------
 
 
-def job_view(job: JobRecord) -> JobView | None:
-    """What core's rules take of a job; None where it has no schedule."""
+def job_view(job: JobRecord, waiting: Iterable[RunRecord] = ()) -> JobView | None:
+    """What core's rules take of a job, with those of its runs that wait for their windows; None where it has no
+    schedule."""
     if job.schedule is None:
         return None
+    ahead = tuple(
+        ActiveRun(run.run_id, run.state, run.scheduled_time, run.chosen_time, judged=False)
+        for run in waiting
+        if run.waiting_for == "window" and run.origin is Origin.SCHEDULE
+    )
     return JobView(
         job.name,
         job.schedule,
@@ -171,6 +184,7 @@ def job_view(job: JobRecord) -> JobView | None:
         job.moved_slot,
         job.moved_to,
         job.covered_until,
+        active=ahead,
         former=job.former,
     )
 
@@ -183,33 +197,59 @@ def update_of(compared: Compared, update: Update | None) -> Update:
 def prospects(
     comparison: Comparison,
     present: Mapping[str, JobRecord],
+    waiting: Mapping[str, Sequence[RunRecord]],
     lengths: Mapping[str, float],
-    otherwise: float,
+    seconds: float | None,
     *,
     update: Update | None,
     now: datetime,
 ) -> list[Prospect]:
-    """Every job on both sides: those that change, those that go, and all others."""
+    """Every job on both sides: those that change, those that go, and all others. Runs take `seconds`; None: as long as
+    `lengths` say, by job, or what is assumed."""
     found = []
+    assumed = _Assumed(now)
     changing = {each.name: each for each in comparison.changing}
     removed = {job.name for job in comparison.removed}
     for name in {**present, **changing}:
         job, compared = present.get(name), changing.get(name)
-        before = None if job is None else job_view(job)
-        after, until = before, None
+        before = None if job is None else job_view(job, waiting.get(name, ()))
+        after, reach = before, None
         if compared is not None:
             policy = update_of(compared, update)
             spec, version = compared.spec, compared.version
             schedule = spec.schedule
             if schedule is not None:
                 schedule = schedule.anchored(now if job is None else job.created_at)
-            after = changed_view(before, name, schedule, compared.settings, spec.state, now, policy, version)
-            until = policy.reaches(now)
+            settings, state = compared.settings, spec.state
+            try:
+                after = changed_view(before, name, schedule, settings, state, now, policy, version)
+            except Exception:  # noqa: BLE001 - a user's own schedule may raise anything; it has announced nothing then
+                after = changed_view(before, name, schedule, settings, state, now, IMMEDIATE, version)
+            reach = policy.reaches(now)
         elif name in removed:
             after = None
         if before is not None or after is not None:
-            found.append(Prospect(name, before, after, until, _whole(lengths.get(name, otherwise))))
+            took = lengths.get(name) if seconds is None else seconds
+            if took is None:
+                took = min(assumed[view.schedule] for view in (before, after) if view is not None)
+            found.append(Prospect(name, before, after, reach, _whole(took)))
     return found
+
+
+class _Assumed(dict[Schedule, float]):
+    """How long runs of schedules are taken to last, each schedule asked once: most jobs share theirs."""
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__()
+        self._now = now
+
+    def __missing__(self, schedule: Schedule) -> float:
+        try:
+            found = assumed_seconds(schedule, self._now, ASSUMED)
+        except Exception:  # noqa: BLE001 - a user's own schedule may raise anything; that is told by its own finding
+            found = ASSUMED
+        self[schedule] = found
+        return found
 
 
 def _whole(seconds: float) -> int:

@@ -105,10 +105,14 @@ class Having:
         # Of very many a node tells only some.
         self.is_known = bool(alive) and all(len(node.details.get("handlers", ())) < MOST_TOLD for node in alive)
 
+    def lacking(self, needs: Iterable[str]) -> set[str]:
+        """Those that no node has at present; none where that is not known."""
+        return set(needs) - self._known if self.is_known else set()
+
     def missing(self, needs: Iterable[str], defined_at: datetime) -> list[str]:
         """Those that no node has, nor may learn; none where that is not known. A node that may import a callable, and
         joined before the job was defined, learns it when a run waits."""
-        lacking = set(needs) - self._known if self.is_known else set[str]()
+        lacking = self.lacking(needs)
         if not lacking:
             return []
         later = [

@@ -11,7 +11,8 @@ from horae.core.duration import format_duration
 from horae.core.instant import rfc3339
 from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import Bounded, Queue
-from horae.core.succession import stage_at
+from horae.core.schedule import Schedule
+from horae.core.succession import Stage, stage_at
 from horae.core.zone import zone
 from horae.store.port import JobRecord, RunRecord
 
@@ -31,9 +32,11 @@ def explain_job(job: JobRecord, active: Sequence[RunRecord], now: datetime, at: 
     lines: list[Line] = [("job", f"{job.name}, version {job.version}, owned by {job.owner}"), ("state", _state(job))]
     if schedule is None:
         return [*lines, ("schedule", "none: it runs only when somebody asks")]
-    lines.append(("schedule", f"{schedule}: {schedule.describe()} ({schedule.timezone})"))
+    own = job.definition.spec.schedule
+    told = "none, from then on" if own is None else f"{own}: {own.describe()} ({own.timezone})"
+    lines.append(("schedule", told))
     lines += [
-        ("succession", f"slots up to {rfc3339(stage.until)} are still those of version {stage.version}")
+        ("succession", f"slots up to {rfc3339(stage.until)} are still version {stage.version}'s{_other(stage, own)}")
         for stage in job.former
         if stage.until > max(job.planned_until, now)
     ]
@@ -50,8 +53,12 @@ def explain_job(job: JobRecord, active: Sequence[RunRecord], now: datetime, at: 
     chosen = _window(lines, job, slot)
     if chosen is None:
         return lines
-    _rules(lines, job, active, chosen, now)
+    _rules(lines, job, active, chosen, now, stage_at(job.former, slot))
     return lines
+
+
+def _other(stage: Stage, own: Schedule | None) -> str:
+    return "" if stage.schedule == own or stage.schedule is None else f": {stage.schedule}"
 
 
 def _state(job: JobRecord) -> str:
@@ -93,14 +100,38 @@ def _window(lines: list[Line], job: JobRecord, slot: datetime) -> datetime | Non
     return decision.chosen_time
 
 
-def _rules(lines: list[Line], job: JobRecord, active: Sequence[RunRecord], chosen: datetime, now: datetime) -> None:
-    spec, settings = job.definition.spec, job.definition.settings
+def _rules(
+    lines: list[Line],
+    job: JobRecord,
+    active: Sequence[RunRecord],
+    chosen: datetime,
+    now: datetime,
+    stage: Stage | None,
+) -> None:
+    settings = job.definition.settings
     late = chosen + settings.misfire_grace
     told = settings.recovery if isinstance(settings.recovery, str) else _bounded(settings.recovery)
     lines.append(("misfire", f"after {rfc3339(late)} it counts as missed; then recovery is {told}"))
+    lines.append(("overlap", _overlap(settings.overlap, active)))
+    if stage is None:
+        lines += _of_run(job, chosen)
+    else:
+        told = f"the run is version {stage.version}'s, with the tasks, retries and limits that it says"
+        lines.append(("version", told))
+    if job.state is JobState.ENABLED:
+        ahead = chosen - now
+        when = f"in {format_duration(timedelta(seconds=int(ahead.total_seconds())))}" if ahead > timedelta(0) else "due"
+        lines.append(("verdict", f"starts at {rfc3339(chosen)} ({when})"))
+    else:
+        lines.append(("verdict", f"would start at {rfc3339(chosen)}, were it ENABLED"))
+
+
+def _of_run(job: JobRecord, chosen: datetime) -> list[Line]:
+    """What the version that a run is born under says of it."""
+    spec, settings = job.definition.spec, job.definition.settings
+    lines: list[Line] = []
     if settings.deadline is not None:
         lines.append(("deadline", f"not started by {rfc3339(chosen + settings.deadline)} it is MISSED"))
-    lines.append(("overlap", _overlap(settings.overlap, active)))
     lines += [
         ("depends on", f"{name}: its latest run since the slot before must be COMPLETED") for name in spec.depends_on
     ]
@@ -114,12 +145,7 @@ def _rules(lines: list[Line], job: JobRecord, active: Sequence[RunRecord], chose
     tries = "until the next slot" if retry.max_retries is None else f"{retry.max_retries} more times"
     if retry.max_retries != 0:
         lines.append(("retry", f"{tries}, first after {format_duration(_length(retry.interval))}"))
-    if job.state is JobState.ENABLED:
-        ahead = chosen - now
-        when = f"in {format_duration(timedelta(seconds=int(ahead.total_seconds())))}" if ahead > timedelta(0) else "due"
-        lines.append(("verdict", f"starts at {rfc3339(chosen)} ({when})"))
-    else:
-        lines.append(("verdict", f"would start at {rfc3339(chosen)}, were it ENABLED"))
+    return lines
 
 
 def _length(value: object) -> timedelta:

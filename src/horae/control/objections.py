@@ -8,10 +8,11 @@ from datetime import datetime
 from horae.control.comparing import Compared, Comparison
 from horae.control.doctor import Finding, Having
 from horae.core.access import LOCAL_NAME, Privilege
-from horae.core.dependency import check_graph
+from horae.core.dependency import find_cycle
 from horae.core.needs import needs, told
+from horae.core.shape import did_you_mean
 from horae.core.wanted import Wanted
-from horae.errors import DependencyCycle, InvalidDefinition, shown
+from horae.errors import DependencyCycle, HoraeError, shown
 from horae.security.access import Gate
 from horae.store.port import JobRecord
 from horae.store.vault import Vault
@@ -31,16 +32,19 @@ async def objections(
     have: Having,
     now: datetime,
 ) -> tuple[Finding, ...]:
-    """`known` are names that are there besides what may be seen: of pools, and of jobs that are depended on."""
-    changing = comparison.changing
+    """`known` are names that are there besides what may be seen: of pools, and of jobs that are depended on. What a job
+    refers to is told of to those who could define the job; names that they did not give themselves, to administrators
+    only."""
+    refused = await _refusals(gate, comparison)
+    allowed = [each for each in comparison.changing if each.name not in refused]
     found = [_taken(name, gate.who.name) for name in comparison.hidden]
-    found += _of_definitions(changing)
-    found += _of_pools(changing, {*known["pools"], *wanted.pools})
-    found += await _of_people(vault, changing)
-    found += _of_dependencies(comparison, present, known["jobs"])
-    found += await _of_rights(gate, comparison)
-    found += _of_needs(changing, have, now)
-    found += await _of_secrets(vault, changing)
+    found += _of_definitions(comparison.changing)
+    found += _of_pools(allowed, {*known["pools"], *wanted.pools}, gate)
+    found += await _of_people(vault, allowed, gate)
+    found += _of_dependencies(comparison, present, known["jobs"], {each.name for each in allowed})
+    found += _of_rights(gate, comparison, refused)
+    found += _of_needs(allowed, have, now)
+    found += await _of_secrets(vault, allowed)
     return tuple(sorted(found, key=lambda each: (each.level, each.subject, each.message)))
 
 
@@ -64,7 +68,7 @@ def _of_definitions(changing: Iterable[Compared]) -> list[Finding]:
     return found
 
 
-def _of_pools(changing: Iterable[Compared], pools: set[str]) -> list[Finding]:
+def _of_pools(changing: Iterable[Compared], pools: set[str], gate: Gate) -> list[Finding]:
     missing: dict[str, list[str]] = {}
     for each in changing:
         pool = each.settings.pool
@@ -75,13 +79,13 @@ def _of_pools(changing: Iterable[Compared], pools: set[str]) -> list[Finding]:
             "error",
             pool,
             f"There is no pool {shown(pool)}, which {_named(jobs)} {'wants' if len(jobs) == 1 else 'want'}",
-            f"Define it with its limit: {pool} = 4 under [pools].",
+            _nearly(pool, pools if gate.is_open else (), f"Define it with its limit: {pool} = 4 under [pools]."),
         )
         for pool, jobs in missing.items()
     ]
 
 
-async def _of_people(vault: Vault, changing: Iterable[Compared]) -> list[Finding]:
+async def _of_people(vault: Vault, changing: Iterable[Compared], gate: Gate) -> list[Finding]:
     """Roles that jobs run as, and owners, that are not there."""
     roles: dict[str, list[str]] = {}
     owners: dict[str, list[str]] = {}
@@ -94,49 +98,58 @@ async def _of_people(vault: Vault, changing: Iterable[Compared]) -> list[Finding
     for role, jobs in roles.items():
         if await vault.role_grants(role) is None:
             message = f"There is no role {shown(role)}, which {_named(jobs)} would run as"
-            found.append(Finding("error", role, message, "Create the role first, or let jobs run as their owners."))
+            near = [each.name for each in await vault.roles()] if gate.is_open else []
+            hint = _nearly(role, near, "Create the role first, or let jobs run as their owners.")
+            found.append(Finding("error", role, message, hint))
     for owner, jobs in owners.items():
         if await vault.principal(owner) is None:
             message = f"There is no user {shown(owner)}, whose {_named(jobs)} would be"
-            found.append(Finding("error", owner, message, "Create the user first, or leave the owner out."))
+            near = [each.name for each in await vault.users()] if gate.is_open else []
+            hint = _nearly(owner, near, "Create the user first, or leave the owner out.")
+            found.append(Finding("error", owner, message, hint))
     return found
 
 
-def _of_dependencies(comparison: Comparison, present: Mapping[str, JobRecord], known: Iterable[str]) -> list[Finding]:
+def _of_dependencies(
+    comparison: Comparison, present: Mapping[str, JobRecord], known: Iterable[str], allowed: set[str]
+) -> list[Finding]:
     removed = {job.name for job in comparison.removed}
     graph = {name: job.definition.spec.depends_on for name, job in present.items() if name not in removed}
     graph |= {each.name: each.spec.depends_on for each in comparison.changing}
     found = []
+    changing = {each.name for each in comparison.changing}
+    seen = sorted({*present, *changing} - removed)
+    there = {*seen, *known} - removed
     for name, others in graph.items():
         gone = sorted(removed.intersection(others))
         if gone:
             message = f"Job {shown(name)} depends on {_named(gone)}, which would be removed"
             found.append(Finding("error", name, message, "Keep what is depended on, or take the dependency away."))
-    changing = {each.name for each in comparison.changing}
-    graph = {name: others for name, others in graph.items() if name in changing or others}
-    there = {*present, *changing, *known} - removed
-    # Of jobs that nobody changes, a dependency that may not be seen is no fault of this plan's.
-    graph = {
-        name: tuple(other for other in others if other in there or name in changing) for name, others in graph.items()
-    }
-    graph |= dict.fromkeys(there - graph.keys(), ())
-    try:
-        check_graph({name: [each for each in others if each not in removed] for name, others in graph.items()})
-    except DependencyCycle as error:
-        found.append(Finding("error", error.cycle[0], error.message, error.hint or ""))
-    except InvalidDefinition as error:
-        found.append(Finding("error", "depends_on", error.message, error.hint or ""))
+        # Of jobs that nobody changes, a dependency that may not be seen is no fault of this plan's.
+        for other in others if name in allowed else ():
+            if other not in there and other not in removed:
+                message = f"Job {shown(name)} depends on {shown(other)}, which does not exist"
+                hint = _nearly(other, seen, "Define that job first, or correct the name.")
+                found.append(Finding("error", name, message, hint))
+    cycle = find_cycle({name: [each for each in others if each in graph] for name, others in graph.items()})
+    if cycle is not None:
+        error = DependencyCycle(cycle)
+        found.append(Finding("error", cycle[0], error.message, error.hint or ""))
     return found
 
 
-async def _of_rights(gate: Gate, comparison: Comparison) -> list[Finding]:
+async def _refusals(gate: Gate, comparison: Comparison) -> dict[str, HoraeError]:
+    """What the gate would say to each job that is to be defined, by name."""
+    if gate.is_open:
+        return {}
+    asked = {each.name: await gate.objection(each.spec, each.present) for each in comparison.changing}
+    return {name: error for name, error in asked.items() if error is not None}
+
+
+def _of_rights(gate: Gate, comparison: Comparison, refused: Mapping[str, HoraeError]) -> list[Finding]:
     if gate.is_open:
         return []
-    found: list[Finding] = []
-    for each in comparison.changing:
-        error = await gate.objection(each.spec, each.present)
-        if error is not None:
-            found.append(Finding("error", each.name, error.message, error.hint or ""))
+    found = [Finding("error", name, error.message, error.hint or "") for name, error in refused.items()]
     for job in comparison.removed:
         if not gate.holds(Privilege.DROP_JOB, job.name, owner=job.owner):
             message = f"Job {shown(job.name)}: {shown(gate.who.name)} may not drop it"
@@ -160,10 +173,16 @@ def _of_needs(changing: Iterable[Compared], have: Having, now: datetime) -> list
         for need in {need for task in each.spec.tasks for need in needs(task)}:
             jobs.setdefault(need, []).append(each.name)
     found = []
-    for need in have.missing(jobs, now):
+    missing = have.missing(jobs, now)
+    for need in missing:
         what, hint = told(need)
         who = _named(jobs[need])
         found.append(Finding("warning", need.strip(), f"No live node {what}, which {who} would wait for", hint))
+    for need in sorted(have.lacking(jobs).difference(missing)):
+        message = f"No live node {told(need)[0]} yet, which {_named(jobs[need])} would wait for"
+        module = need.partition(":")[0] if ":" in need else need.rpartition(".")[0]
+        hint = f"A node that may import {module} would look for it: see that the code there has it."
+        found.append(Finding("warning", need, message, hint))
     return found
 
 
@@ -189,6 +208,11 @@ async def _of_secrets(vault: Vault, changing: Iterable[Compared]) -> list[Findin
         )
         for name, names in missing.items()
     ]
+
+
+def _nearly(word: str, known: Iterable[str], otherwise: str) -> str:
+    near = did_you_mean(word, sorted(known))
+    return otherwise if near is None else f"{near} {otherwise}"
 
 
 def _named(jobs: Iterable[str]) -> str:

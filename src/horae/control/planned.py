@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from horae.control.doctor import Finding
+from horae.control.plantext import CHANGED as CHANGED
+from horae.control.plantext import CREATED as CREATED
+from horae.control.plantext import REMOVED as REMOVED
+from horae.control.plantext import applied_line, plan_lines
 from horae.core.diff import Change
-from horae.core.forecast import Forecast, Occurrence, Owed
+from horae.core.forecast import Forecast, Occurrence
 from horae.core.instant import rfc3339
 from horae.core.load import Load
-from horae.core.schedule import schedule_from_dict
-from horae.errors import HoraeError
-
-CREATED, CHANGED, REMOVED = "created", "changed", "removed"
+from horae.core.owing import Owed
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +163,10 @@ class Plan:
             "notes": list(self.notes),
         }
 
+    def __str__(self) -> str:
+        """The text of `horae plan`."""
+        return "\n".join(plan_lines(self.to_dict()))
+
 
 @dataclass(frozen=True, slots=True)
 class AppliedJob:
@@ -199,17 +203,8 @@ class Applied:
             "pools": [each.to_dict() for each in self.pools],
         }
 
-
-def told_value(path: str, value: Any) -> str:
-    """One side of a change in a few words."""
-    if path == "schedule" and isinstance(value, Mapping):
-        try:
-            return str(schedule_from_dict(value))
-        except HoraeError:
-            return "a schedule that cannot be read here"
-    if value is None:
-        return "none"
-    return value if isinstance(value, str) and value else json.dumps(value, default=str, ensure_ascii=False)
+    def __str__(self) -> str:
+        return applied_line(self.to_dict())
 
 
 def _forecast(seen: Forecast) -> dict[str, Any]:
@@ -222,6 +217,9 @@ def _forecast(seen: Forecast) -> dict[str, Any]:
         "first_added": [_occurrence(each) for each in seen.first_added],
         "first_removed": [_occurrence(each) for each in seen.first_removed],
         "first_moved": [_occurrence(each) for each in seen.first_moved],
+        "next_before": _time(seen.next_before),
+        "next_after": _time(seen.next_after),
+        "unschedulable": seen.unschedulable,
     }
 
 

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from horae.control.comparing import Comparison, compare, durations, job_view, prospects, update_of
+from horae.control.comparing import ASSUMED, Comparison, compare, durations, prospects, update_of
 from horae.control.doctor import Finding, Having, live
 from horae.control.objections import objections
 from horae.control.planned import CHANGED, CREATED, REMOVED, JobChange, Loads, Plan
 from horae.control.queries import PAGE
+from horae.control.remarks import debts, foreseen, notes, notes_of_slots
 from horae.core.duration import parse_duration
-from horae.core.forecast import Outlook, Owed, changed_view, look_ahead, owed
+from horae.core.forecast import Outlook, look_ahead
 from horae.core.instant import seconds_of
-from horae.core.lifecycle import JobState, RunState
-from horae.core.slot import JobView, defined_late
+from horae.core.lifecycle import RunState
+from horae.core.owing import Owed
 from horae.core.update import Update, parse_update
 from horae.core.wanted import Wanted
 from horae.errors import InvalidInput, shown
 from horae.store.board import RunsAsked
-from horae.store.port import JobRecord
+from horae.store.port import JobRecord, RunRecord
 
 if TYPE_CHECKING:
     from horae.control.service import Service
@@ -30,13 +31,9 @@ if TYPE_CHECKING:
 HORIZON = timedelta(days=7)
 LONGEST_HORIZON = timedelta(days=3660)
 FROM_HISTORY = "from-history"
-ASSUMED = 60.0
-"""Seconds that runs are taken to last of which nothing is known."""
 LOOKED_AT = 20_000
 """Runs of the past that tell how long runs take."""
-MOST_OWING = 1_000
 MOST_RUNNING = 1_000
-_NAMED = 5
 
 Told = Callable[[str, int, int], None]
 """Told how far it is: with what, how many, of how many."""
@@ -71,6 +68,8 @@ class Read:
     hidden: frozenset[str]
     pools: Mapping[str, int]
     now: datetime
+    sees_limits: bool = True
+    """Whether they are told what limits pools have."""
 
 
 async def read_catalog(service: Service, wanted: Wanted, told: Told | None = None) -> Read:
@@ -89,7 +88,7 @@ async def read_catalog(service: Service, wanted: Wanted, told: Told | None = Non
     hidden = set[str]()
     if gate.seen() is not None:
         hidden = await _present(service, [spec.name for spec in wanted.specs if spec.name not in jobs])
-    return Read(jobs, frozenset(hidden), await service.store.pools(), now)
+    return Read(jobs, frozenset(hidden), await service.store.pools(), now, gate.is_open)
 
 
 async def _present(service: Service, names: list[str]) -> set[str]:
@@ -111,7 +110,9 @@ async def plan_changes(service: Service, wanted: Wanted, asked: Asked, told: Tol
     known = {"pools": read.pools, "jobs": await _present(service, sorted(needed - read.jobs.keys()))}
     have = Having(live(nodes))
     found = await objections(service.store, service.gate, wanted, compared, read.jobs, known, have, read.now)
-    outlook, debts = await asyncio.to_thread(_looked_ahead, compared, read, lengths, asked, told)
+    waiting = await _waiting(service, read)
+    seen = await asyncio.to_thread(_looked_ahead, compared, read, waiting, lengths, asked, told)
+    outlook = seen.outlook
     otherwise = ASSUMED if asked.seconds is None else asked.seconds
     names = {**read.jobs, **compared.expected}.keys() - {job.name for job in compared.removed}
     return Plan(
@@ -121,7 +122,7 @@ async def plan_changes(service: Service, wanted: Wanted, asked: Asked, told: Tol
         is_cut=outlook.until < _end(read.now, asked),
         policy=None if asked.update is None else str(asked.update),
         prune=asked.prune,
-        jobs=_jobs(compared, outlook, asked, read.now),
+        jobs=_jobs(compared, seen, asked),
         unchanged=compared.unchanged,
         pools=compared.pools,
         load=Loads(
@@ -133,9 +134,9 @@ async def plan_changes(service: Service, wanted: Wanted, asked: Asked, told: Tol
             otherwise,
             outlook.load_until < _end(read.now, asked),
         ),
-        owed=debts,
-        findings=(*found, *_unasked(outlook)),
-        notes=tuple(_notes(wanted, compared, read, have)),
+        owed=seen.owed,
+        findings=(*found, *seen.findings),
+        notes=(*notes(wanted, compared, read.jobs, have, read.now), *seen.notes),
         running=len(running),
         running_more=len(running) >= MOST_RUNNING,
         concerned=compared.concerned,
@@ -149,7 +150,16 @@ def without_looking(asked: Asked) -> Asked:
 
 
 def compared_with(wanted: Wanted, read: Read, asked: Asked) -> Comparison:
-    return compare(wanted, read.jobs, read.hidden, read.pools, update=asked.update, prune=asked.prune, now=read.now)
+    return compare(
+        wanted,
+        read.jobs,
+        read.hidden,
+        read.pools,
+        update=asked.update,
+        prune=asked.prune,
+        now=read.now,
+        tells_limits=read.sees_limits,
+    )
 
 
 def _end(now: datetime, asked: Asked) -> datetime:
@@ -167,59 +177,64 @@ async def _lengths(service: Service) -> dict[str, float]:
     return {name: sorted(each)[len(each) // 2] for name, each in took.items()}
 
 
+async def _waiting(service: Service, read: Read) -> dict[str, list[RunRecord]]:
+    """The runs of these jobs that were born and have not started, by job."""
+    found: dict[str, list[RunRecord]] = {}
+    if any(job.planned_until > read.now for job in read.jobs.values()):
+        for run in await service.store.runs(state=RunState.PENDING, limit=LOOKED_AT):
+            if run.job_name in read.jobs:
+                found.setdefault(run.job_name, []).append(run)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is to come. `switches` are the moments up to which versions before still speak, by job."""
+
+    outlook: Outlook
+    owed: tuple[Owed, ...]
+    switches: Mapping[str, datetime]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+
 def _looked_ahead(
-    compared: Comparison, read: Read, lengths: Mapping[str, float], asked: Asked, told: Told | None
-) -> tuple[Outlook, tuple[Owed, ...]]:
-    otherwise = ASSUMED if asked.seconds is None else asked.seconds
-    both = prospects(compared, read.jobs, lengths, otherwise, update=asked.update, now=read.now)
+    compared: Comparison,
+    read: Read,
+    waiting: Mapping[str, Sequence[RunRecord]],
+    lengths: Mapping[str, float],
+    asked: Asked,
+    told: Told | None,
+) -> _Seen:
+    both = prospects(compared, read.jobs, waiting, lengths, asked.seconds, update=asked.update, now=read.now)
+    switches = {
+        each.name: each.after.former[-1].until
+        for each in both
+        if each.is_changed and each.after is not None and each.after.former
+    }
 
     def tell(done: int) -> None:
         if told is not None:
             told("jobs looked at", done // 2, len(both))
 
     outlook = look_ahead(both, read.now, _end(read.now, asked), tell)
-    return outlook, tuple(_debts(compared, read))
-
-
-def _debts(compared: Comparison, read: Read) -> list[Owed]:
-    """What is owed now, which the change does not take away: of jobs whose time has come and that nobody planned, and
-    of new jobs whose only slot has passed."""
-    found = []
-    waiting = [job for job in read.jobs.values() if job.wake_at is not None and job.wake_at <= read.now]
-    for job in waiting[:MOST_OWING]:
-        view = job_view(job)
-        if view is not None:
-            own = job.definition.spec.schedule
-            late = own is not None and defined_late(own, job.created_at)
-            found.append(_debt(replace(view, first_seen=late), read.now))
-    for each in compared.changing:
-        schedule = each.spec.schedule
-        if each.present is None and schedule is not None and defined_late(schedule, read.now):
-            view = changed_view(None, each.name, schedule, each.settings, each.spec.state, read.now, Update())
-            first = schedule.next(datetime.min.replace(tzinfo=read.now.tzinfo))
-            if view is not None and first is not None:
-                behind = replace(view, planned_until=first - timedelta(seconds=1), first_seen=True)
-                found.append(_debt(behind, read.now))
-    return [each for each in found if each is not None]
-
-
-def _debt(view: JobView, now: datetime) -> Owed | None:
-    try:
-        return owed(view, now)
-    except Exception:  # noqa: BLE001 - a user's own schedule may raise anything; that is told by its own finding
-        return None
+    return _Seen(
+        outlook,
+        tuple(debts(read.jobs.values(), read.now)),
+        switches,
+        tuple(foreseen(outlook, compared, read.now)),
+        tuple(notes_of_slots(compared, both, read.now)),
+    )
 
 
 # ---- what is told ----------------------------------------------------------------------------------------------------
 
 
-def _jobs(compared: Comparison, outlook: Outlook, asked: Asked, now: datetime) -> tuple[JobChange, ...]:
+def _jobs(compared: Comparison, seen: _Seen, asked: Asked) -> tuple[JobChange, ...]:
     found = []
+    outlook = seen.outlook
     for each in compared.changing:
         update = update_of(each, asked.update)
-        switch = None
-        if each.present is not None and update.policy == "graceful" and each.name not in outlook.unasked:
-            switch = update.switch_at(each.present.schedule, now)
         found.append(
             JobChange(
                 each.name,
@@ -230,7 +245,7 @@ def _jobs(compared: Comparison, outlook: Outlook, asked: Asked, now: datetime) -
                 str(update),
                 each.changes,
                 outlook.forecasts.get(each.name),
-                switch,
+                seen.switches.get(each.name),
                 None if each.spec.schedule is None else str(each.spec.schedule),
             )
         )
@@ -241,42 +256,3 @@ def _jobs(compared: Comparison, outlook: Outlook, asked: Asked, now: datetime) -
         state = str(job.state)
         found.append(JobChange(job.name, REMOVED, job.version, namespace, state, forecast=forecast, schedule=said))
     return tuple(sorted(found, key=lambda each: each.name))
-
-
-def _unasked(outlook: Outlook) -> list[Finding]:
-    return [
-        Finding(
-            "warning",
-            name,
-            f"The schedule of job {shown(name)} cannot be asked here: {reason}",
-            "Plan where its module can be imported, to see its occurrences.",
-        )
-        for name, reason in sorted(outlook.unasked.items())
-    ]
-
-
-def _notes(wanted: Wanted, compared: Comparison, read: Read, have: Having) -> list[str]:
-    found = []
-    by_state: dict[JobState, list[str]] = {}
-    for spec in wanted.specs:
-        job = read.jobs.get(spec.name)
-        if job is not None and spec.name not in wanted.stated and job.state is not JobState.ENABLED:
-            by_state.setdefault(job.state, []).append(spec.name)
-    for state, names in sorted(by_state.items()):
-        stays, whose = ("stays", "its") if len(names) == 1 else ("stay", "their")
-        found.append(f"{_listed(names)} {stays} {state}: {whose} state is not said")
-    given = [each for each in compared.changing if each.present is not None and each.spec.owner is None]
-    others = [each.name for each in given if each.present is not None and each.present.owner != "local"]
-    if others:
-        found.append(f"{_listed(others)} {'keeps its owner' if len(others) == 1 else 'keep their owners'}")
-    overdue = sum(job.wake_at is not None and job.wake_at <= read.now for job in read.jobs.values())
-    if overdue > MOST_OWING:
-        found.append(f"of {overdue} jobs that nobody has planned, what {MOST_OWING} owe was looked at")
-    if compared.changing and not have.is_known:
-        found.append("no node is alive, or none says all that it has: whether the work can be done is not known")
-    return found
-
-
-def _listed(names: list[str]) -> str:
-    left = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {left} more" if left > 0 else "")

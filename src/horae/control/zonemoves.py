@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from horae.control.answers import Call, ToldJob, listed_jobs, told_job
 from horae.control.zonefiles import ZoneFiles
 from horae.core.duration import parse_duration
 from horae.core.instant import LAST, aware, instant, rfc3339, seconds_of
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
-from horae.core.wanted import wanted_of
+from horae.core.schedule import Schedule
+from horae.core.succession import Stage
+from horae.core.window import Window
 from horae.core.zone import TZDATA_VERSION, zone
-from horae.core.zonediff import ZoneMove, ZoneMoves, first_difference, is_opaque, zone_moves, zones_of
+from horae.core.zonediff import Reread, Spoken, ZoneMove, first_difference, is_opaque, zone_moves, zones_of
 from horae.errors import HoraeError, InvalidInput, shown
+from horae.store.port import JobRecord
 
-__all__ = ["MovedJob", "Subject", "ZoneMove", "ZoneReport", "exported_subjects", "subjects_of", "zone_report"]
+__all__ = ["MovedJob", "MovedTime", "Subject", "ZoneMove", "ZoneReport", "kept_subject", "told_subjects", "zone_report"]
 HORIZON = timedelta(days=365)
 LONGEST = timedelta(days=365 * 50)
 MOST_TOLD = 1_000
@@ -28,9 +31,31 @@ CHANGES = ("moved", "appears", "vanishes", "redrawn")
 
 
 @dataclass(frozen=True, slots=True)
+class MovedTime:
+    """A time of a file that is written without an offset: `key` is where it stands in the job's table, `wall` what is
+    written, `before` and `after` the instants that it is read as."""
+
+    key: str
+    zone: str
+    wall: datetime
+    before: datetime
+    after: datetime
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "zone": self.zone,
+            "wall": self.wall.isoformat(),
+            "before": rfc3339(self.before),
+            "after": rfc3339(self.after),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class MovedJob:
-    """`counts` are how many slots move, appear, vanish, or stay and are started at another time; `moves` the first of
-    them. `until` is how far the job was looked at; `is_cut`: not to the end."""
+    """`counts` are how many runs move, appear, vanish, or stay and are started at another time; `moves` the first of
+    them. `times` are those of its file that are read as other instants. `until` is how far the job was looked at;
+    `is_cut`: not to the end."""
 
     job: str
     zones: tuple[str, ...]
@@ -40,6 +65,7 @@ class MovedJob:
     is_cut: bool
     is_windowed: bool
     state: JobState = JobState.ENABLED
+    times: tuple[MovedTime, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -48,6 +74,7 @@ class MovedJob:
             "zones": list(self.zones),
             **{change: self.counts.get(change, 0) for change in CHANGES},
             "moves": [_plain(each, is_windowed=self.is_windowed) for each in self.moves],
+            "times": [each.to_dict() for each in self.times],
             "until": rfc3339(self.until),
             "is_cut": self.is_cut,
         }
@@ -67,8 +94,9 @@ class ZoneChange:
 
 @dataclass(frozen=True, slots=True)
 class ZoneReport:
-    """What the data called `name` would do. `jobs` are those with a slot that changes; of the others there are
-    `unaffected`; `unknown` could not be told, with why."""
+    """What the data called `name` would do. `jobs` are those with a run that changes, or a time of their file that
+    does, or that were not looked at to the end; of the others there are `unaffected`; `unknown` could not be told, with
+    why."""
 
     name: str
     version_before: str
@@ -82,7 +110,8 @@ class ZoneReport:
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.jobs or self.unknown)
+        """Whether any run changes. What could not be told is no change."""
+        return any(job.moves for job in self.jobs)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -98,23 +127,57 @@ class ZoneReport:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A job whose future is asked for; `defaults` are the scheduler's settings under its own."""
+    """A job whose future is asked for: the versions that still speak, in order, then its own schedule and window. Of a
+    file whose times have no offset, what they come to by the other data; `fault`: why they cannot be read by them."""
 
-    spec: JobSpec
-    defaults: Mapping[str, Any]
+    name: str
+    schedule: Schedule | None
+    window: Window | None
+    state: JobState = JobState.ENABLED
+    former: tuple[Stage, ...] = ()
+    reread: Reread | None = None
+    times: tuple[MovedTime, ...] = ()
+    fault: str | None = None
+
+    def stages(self) -> Iterator[tuple[Schedule | None, Window | None, Spoken]]:
+        """Each version that speaks, and for which slots."""
+        since = None
+        for stage in self.former:
+            yield stage.schedule, stage.window, Spoken(since, stage.until)
+            since = stage.until
+        yield self.schedule, self.window, Spoken(since)
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        read = () if self.reread is None else tuple(each for each in self.reread.zones if each not in (None, "UTC"))
+        found = (each for schedule, _, _ in self.stages() if schedule is not None for each in zones_of(schedule))
+        return tuple(dict.fromkeys((*found, *map(str, read))))
 
 
-def subjects_of(definitions: Any) -> tuple[Subject, ...]:
-    """The jobs of what `core.wanted` reads."""
-    wanted = wanted_of(definitions)
-    return tuple(Subject(spec, wanted.defaults) for spec in wanted.specs)
+def wanted_subject(spec: JobSpec, defaults: Mapping[str, Any]) -> Subject:
+    """A job of a file; `defaults` are the scheduler's settings under its own."""
+    return Subject(spec.name, spec.schedule, spec.effective(defaults).window, spec.state)
 
 
-def exported_subjects(text: str) -> tuple[Subject, ...]:
-    """The jobs of an export as JSON."""
-    found = json.loads(text)
-    documents = found if isinstance(found, list) else [found]
-    return tuple(subject for document in documents for subject in subjects_of(document))
+def kept_subject(record: JobRecord) -> Subject:
+    """A job of a catalog."""
+    definition = record.definition
+    return Subject(record.name, definition.spec.schedule, definition.settings.window, record.state, record.former)
+
+
+def told_subjects(call: Call, progress: Callable[[int, int], None] | None = None) -> Iterator[Subject]:
+    """The jobs of a server, each asked for. One that cannot be read here says so."""
+    for done, (listed, total) in enumerate(listed_jobs(call)):
+        if progress is not None:
+            progress(done, total)
+        try:
+            told: ToldJob | None = told_job(call, listed.name)
+        except HoraeError as error:
+            yield Subject(listed.name, None, None, JobState(listed.state), fault=error.message)
+            continue
+        if told is not None:
+            spec = told.spec
+            yield Subject(spec.name, spec.schedule, told.settings.window, spec.state, told.former)
 
 
 def zone_report(
@@ -123,34 +186,33 @@ def zone_report(
     begin: datetime,
     horizon: Any = None,
     *,
-    left_out: Iterable[tuple[str, str]] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> ZoneReport:
-    """What the data would do to the jobs' slots after `begin`. Jobs that are disabled have none to come, and do not
-    count; `left_out` are those that nobody could say, with why. Raises InvalidInput for a horizon that is none."""
+    """What the data would do to the jobs' runs after `begin`. Jobs that are disabled have none to come, and do not
+    count. Raises InvalidInput for a horizon that is none."""
     length = HORIZON if horizon is None else parse_duration(horizon, name="horizon")
     if not timedelta(0) < length <= LONGEST:
         raise InvalidInput(f"Invalid horizon {shown(str(horizon))}: must be more than nothing and at most 50 years")
     start = aware(begin, "from")
     until = instant(min(seconds_of(start) + int(length.total_seconds()), LAST))
     jobs: list[MovedJob] = []
-    unknown = list(left_out)
+    unknown: list[tuple[str, str]] = []
     used: Counter[str] = Counter()
     unaffected = 0
-    asked = [each for each in subjects if each.spec.schedule is not None and each.spec.state is not JobState.DISABLED]
+    asked = [each for each in subjects if each.state is not JobState.DISABLED and _speaks(each)]
     for done, each in enumerate(asked):
         if progress is not None:
             progress(done, len(asked))
-        used.update(zones_of(each.spec.schedule) if each.spec.schedule is not None else ())
+        used.update(each.zones)
         try:
             found = _moved(each, data, start, until)
         except HoraeError as error:
-            unknown.append((each.spec.name, error.message))
+            unknown.append((each.name, error.message))
             continue
         if found is None:
             unaffected += 1
         elif isinstance(found, str):
-            unknown.append((each.spec.name, found))
+            unknown.append((each.name, found))
         else:
             jobs.append(found)
     return ZoneReport(
@@ -166,28 +228,35 @@ def zone_report(
     )
 
 
+def _speaks(subject: Subject) -> bool:
+    return subject.fault is not None or any(schedule is not None for schedule, _, _ in subject.stages())
+
+
 def _moved(subject: Subject, data: ZoneFiles, begin: datetime, until: datetime) -> MovedJob | str | None:
     """What becomes of one job; None: nothing. Text: why that cannot be told."""
-    spec = subject.spec
-    schedule = spec.schedule
-    assert schedule is not None
-    if is_opaque(schedule):
-        return "its schedule is code of its own: which clocks that goes by is not known here"
-    window = spec.effective(subject.defaults).window
-    found: ZoneMoves = zone_moves(spec.name, schedule, window, data.find, begin, until)
-    if not found.moves and not found.is_cut:
+    if subject.fault is not None:
+        return subject.fault
+    moves: list[ZoneMove] = []
+    reached, is_cut, is_windowed = until, False, False
+    for schedule, window, spoken in subject.stages():
+        low = begin if spoken.since is None else max(begin, spoken.since)
+        high = until if spoken.last is None else min(until, spoken.last)
+        if schedule is None or low >= high or is_cut:
+            continue
+        if is_opaque(schedule):
+            return "its schedule is code of its own: which clocks that goes by is not known here"
+        reread = subject.reread if spoken.last is None else None
+        found = zone_moves(subject.name, schedule, window, data.find, low, high, reread=reread, spoken=spoken)
+        moves += found.moves
+        is_windowed = is_windowed or window is not None
+        if found.is_cut:
+            reached, is_cut = found.until, True
+    times = tuple(each for each in subject.times if each.before != each.after)
+    if not moves and not is_cut and not times:
         return None
-    counts = Counter(each.change for each in found.moves)
-    return MovedJob(
-        spec.name,
-        zones_of(schedule),
-        counts,
-        found.moves[:MOST_TOLD],
-        found.until,
-        found.is_cut,
-        window is not None,
-        spec.state,
-    )
+    counts = Counter(each.change for each in moves)
+    told = tuple(moves[:MOST_TOLD])
+    return MovedJob(subject.name, subject.zones, counts, told, reached, is_cut, is_windowed, subject.state, times)
 
 
 def _changed_zones(used: Counter[str], data: ZoneFiles, begin: datetime, until: datetime) -> Iterable[ZoneChange]:

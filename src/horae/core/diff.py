@@ -46,7 +46,7 @@ def diff_slots(
     reaches = update.reaches(begin)
     if reaches is not None:
         end = min(end, reaches)
-    switch = min(update.switch_at(old, begin), end)
+    switch = min(update.switch_at(old, begin, begin), end)
     before = tuple(islice(_slots(old, begin, end), MOST_SLOTS + 1))
     after = tuple(islice(chain(_slots(old, begin, switch), _slots(new, switch, end)), MOST_SLOTS + 1))
     truncated = max(len(before), len(after)) > MOST_SLOTS

@@ -12,25 +12,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
+from horae.core.distribution import UNIFORM
 from horae.core.interval import Every, Iso8601
-from horae.core.job import Settings
-from horae.core.lifecycle import JobState, RunState
+from horae.core.lifecycle import JobState
 from horae.core.load import Gauge, Load
-from horae.core.occurrence import due
-from horae.core.policy import Bounded
+from horae.core.prospect import MOST_OF_STRANGERS, Prospect
+from horae.core.prospect import changed_view as changed_view
 from horae.core.schedule import Cron, Once, Schedule
-from horae.core.slot import JobView, decided_slot
-from horae.core.succession import Stage, Succession, in_force, succeeded
-from horae.core.update import Update
+from horae.core.slot import JobView, Slot, decided_slot
+from horae.core.succession import Succession
 
 FEW = 5
 """Occurrences of each kind that are named."""
-MOST_EFFORT = 6_000_000
-"""Slots that are looked at for each part of an answer."""
-WINDOW_EFFORT = 30
-"""Slots that take as long as one with a window, whose start is to be decided."""
-MOST_OF_STRANGERS = 20_000
-"""Slots of a schedule that is not ours: it cannot count them, and may never end."""
+MOST_EFFORT = 1_500_000
+"""Slots that are looked at for each part of an answer: some seconds of work."""
+UNIFORM_EFFORT, DRAWN_EFFORT, CONSTRAINED_EFFORT = 4, 10, 100
+"""Slots that take as long as one with a window: all of it alike, drawn otherwise, or with times to keep off."""
 LONGEST_LOAD = timedelta(days=31)
 STEPS = 84
 MOST_KEPT = 500_000
@@ -60,26 +57,20 @@ class Forecast:
     first_added: tuple[Occurrence, ...] = ()
     first_removed: tuple[Occurrence, ...] = ()
     first_moved: tuple[Occurrence, ...] = ()
+    next_before: datetime | None = None
+    """The first slot beyond `until`, where there is none up to it; on both sides."""
+    next_after: datetime | None = None
+    unschedulable: int = 0
+    """Slots after the change that no moment of their windows will do for."""
+
+    @property
+    def starts(self) -> int:
+        """Slots that are to start after the change."""
+        return self.added + self.moved + self.kept
 
     @property
     def changes(self) -> int:
         return self.added + self.removed + self.moved
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """A job on both sides of a change; None: it is not there, or never comes due by itself. A job that does not change
-    has one view on both sides. `until` bounds what is compared; `seconds` is how long its runs take."""
-
-    name: str
-    before: JobView | None
-    after: JobView | None
-    until: datetime | None = None
-    seconds: int = 60
-
-    @property
-    def is_changed(self) -> bool:
-        return self.before is not self.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +93,10 @@ class Walks:
         """`decided`: other walks from the same moment, whose decisions need not be made again."""
         self.begin, self.end = begin, end
         self.decided: dict[int, tuple[JobView, list[tuple[datetime, datetime]]]] = {}
+        self.barred: dict[int, int] = {}
+        """How many slots of decided views no moment will do for."""
         if decided is not None and decided.end >= end:
-            self.decided = decided.decided
+            self.decided, self.barred = decided.decided, decided.barred
         self._known: dict[Schedule, tuple[datetime, ...]] = {}
         self._room = MOST_KEPT
 
@@ -119,14 +112,22 @@ class Walks:
             self._known[schedule] = found
         return found
 
-    def starts(self, view: JobView) -> list[tuple[datetime, datetime]]:
-        """Slots that are to run, with their starts; one that no moment of its window will do for has none."""
+    def starts(self, view: JobView, stays: datetime | None = None) -> list[tuple[datetime, datetime]]:
+        """Slots that are to run, with their starts; one that no moment of its window will do for has none. `stays` is
+        that of a Prospect whose later side the view is."""
         # With the view itself: as long as it is kept, nothing else has its address.
         _, found = self.decided.get(id(view), (None, None))
         if found is not None:
             return [(slot, start) for slot, start in found if slot <= self.end]
-        decided = [decided_slot(view, slot) for slot in _slots(view, self)]
+        # What was born ahead has its start already, which somebody may have moved.
+        born = {run.scheduled_time: run.chosen_time for run in view.active}
+        slots = _slots(view, self)
+        if stays is not None:
+            ahead = [slot for slot in born if stays < slot <= min(view.planned_until, self.end)]
+            slots = sorted((*ahead, *(slot for slot in slots if not stays < slot <= view.planned_until)))
+        decided = [Slot(slot, born[slot]) if slot in born else decided_slot(view, slot) for slot in slots]
         found = [(each.nominal, each.chosen) for each in decided if not each.unschedulable]
+        self.barred[id(view)] = len(decided) - len(found)
         self.decided[id(view)] = view, found
         return found
 
@@ -137,43 +138,6 @@ def is_counted(schedule: Schedule) -> bool:
         parts = (*(stage.schedule for stage in schedule.stages), schedule.last)
         return all(part is None or is_counted(part) for part in parts)
     return isinstance(schedule, _COUNTED)
-
-
-def changed_view(
-    before: JobView | None,
-    name: str,
-    schedule: Schedule | None,
-    settings: Settings,
-    state: JobState,
-    now: datetime,
-    update: Update,
-    version: int = 0,
-) -> JobView | None:
-    """A job as it would be after a change at `now`; `before` is at `version`. None: it would never come due."""
-    if before is None:
-        return None if schedule is None else JobView(name, schedule, settings, now, state)
-    own = before.schedule.last if isinstance(before.schedule, Succession) else before.schedule
-    paused_until = before.paused_until if state is before.state else None
-    if own == schedule and before.settings.window == settings.window:
-        return replace(before, settings=settings, state=state, paused_until=paused_until)
-    former: tuple[Stage, ...] = ()
-    if before.state is not JobState.DISABLED:
-        present = Stage(version, update.switch_at(before.schedule, now), own, before.settings.window)
-        former = succeeded(before.former, present, now)
-    holds = in_force(schedule, former)
-    if holds is None:
-        return None
-    stays = bool(former) and before.moved_slot is not None and before.moved_slot <= former[-1].until
-    return replace(
-        before,
-        schedule=holds,
-        settings=settings,
-        state=state,
-        paused_until=paused_until,
-        moved_slot=before.moved_slot if stays else None,
-        moved_to=before.moved_to if stays else None,
-        former=former,
-    )
 
 
 def look_ahead(
@@ -188,7 +152,7 @@ def look_ahead(
     tell = told or (lambda done: None)
     unasked: dict[str, str] = {}
     changing = [each for each in prospects if each.is_changed]
-    end = _reach(((view, 1) for each in changing for view in (each.before, each.after)), now, until, effort, unasked)
+    end = _reach((view for each in changing for view in (each.before, each.after)), now, until, effort, unasked)
     forecasts: dict[str, Forecast] = {}
     walks = Walks(now, end)
     alike: dict[tuple[object, ...], Forecast] = {}
@@ -210,17 +174,35 @@ def look_ahead(
 
 
 def _forecast(job: Prospect, now: datetime, walks: Walks, alike: dict[tuple[object, ...], Forecast]) -> Forecast:
-    until = walks.end if job.until is None else min(walks.end, job.until)
-    if not all(view is None or _is_plain(view) for view in (job.before, job.after)):
-        was, will = ({} if view is None else dict(walks.starts(view)) for view in (job.before, job.after))
-        return _compared(was, will, now, until, job.before)
+    until, stays = walks.end, job.stays
+    if stays is not None or not all(view is None or _is_plain(view) for view in (job.before, job.after)):
+        was = {} if job.before is None else dict(walks.starts(job.before))
+        will = {} if job.after is None else dict(walks.starts(job.after, stays))
+        barred = 0 if job.after is None else walks.barred.get(id(job.after), 0)
+        found = _compared(was, will, now, until, job.before)
+        return _with_next(replace(found, unschedulable=barred), job)
     key = (*_rhythm(job.before), *_rhythm(job.after), until)
-    found = alike.get(key)
-    if found is None:
+    known = alike.get(key)
+    if known is None:
         was = {slot: slot for slot in _slots(job.before, walks)}
         will = {slot: slot for slot in _slots(job.after, walks)}
-        found = alike[key] = _compared(was, will, now, until, None)
-    return found
+        known = alike[key] = _with_next(_compared(was, will, now, until, None), job)
+    return known
+
+
+def _with_next(found: Forecast, job: Prospect) -> Forecast:
+    """With what comes next on a side that has nothing up to the end."""
+    before = None if found.removed or found.moved or found.kept else _next(job.before, found.until)
+    after = None if found.starts or found.unschedulable else _next(job.after, found.until)
+    return replace(found, next_before=before, next_after=after) if before or after else found
+
+
+def _next(view: JobView | None, after: datetime) -> datetime | None:
+    if view is None or view.state is JobState.DISABLED:
+        return None
+    if view.state is JobState.PAUSED:
+        return None if view.paused_until is None else view.schedule.next(max(after, view.paused_until - _SECOND))
+    return view.schedule.next(after)
 
 
 def _rhythm(view: JobView | None) -> tuple[object, ...]:
@@ -255,7 +237,8 @@ def _compared(
 
 def _is_plain(view: JobView) -> bool:
     """Whether its runs start at their slots."""
-    return view.moved_slot is None and view.settings.window is None and not any(each.window for each in view.former)
+    plain = view.moved_slot is None and view.settings.window is None and not view.active
+    return plain and not any(each.window for each in view.former)
 
 
 def _slots(view: JobView | None, walks: Walks) -> Sequence[datetime]:
@@ -281,21 +264,21 @@ def _loads(
 ) -> tuple[Load, Load, datetime]:
     now = walked.begin
     groups: dict[tuple[object, ...], tuple[JobView, list[int]]] = {}
-    apart: list[tuple[JobView, int, int]] = []
+    apart: list[tuple[JobView, int, int, datetime | None]] = []
     for each in prospects:
         sides = ((0, each.before),) if not each.is_changed else ((1, each.before), (2, each.after))
         for side, view in sides:
             if view is None or view.state is JobState.DISABLED:
                 continue
-            if not _is_plain(view):
-                apart.append((view, each.seconds, side))
+            stays = each.stays if side == 2 else None
+            if stays is not None or not _is_plain(view):
+                apart.append((view, each.seconds, side, stays))
                 continue
             overlap = view.settings.overlap
             key = (*_rhythm(view), each.seconds, overlap)
             groups.setdefault(key, (view, [0, 0, 0]))[1][side] += 1
     grouped = [(view, counts, _seconds_of(key), key) for key, (view, counts) in groups.items()]
-    views = [(view, 1) for view, _, _, _ in grouped] + [(view, WINDOW_EFFORT) for view, _, _ in apart]
-    end = _reach(iter(views), now, until, effort, unasked)
+    end = _reach((view for view, *_ in (*grouped, *apart)), now, until, effort, unasked)
     walks = Walks(now, end, walked)
     # From the whole minute on: the busiest minute is one that clocks show.
     begin = now.replace(second=0, microsecond=0)
@@ -311,9 +294,9 @@ def _loads(
         done += 1
         if not done % 100:
             tell(len(prospects) + done * len(prospects) // total)
-    for view, seconds, side in apart:
+    for view, seconds, side, stays in apart:
         if view.name not in unasked:
-            starts = sorted(offsets[start] for _, start in walks.starts(view))
+            starts = sorted(offsets[start] for _, start in walks.starts(view, stays))
             gauges[side].add(starts, seconds, view.settings.overlap)
         done += 1
         if not done % 100:
@@ -341,16 +324,16 @@ class _Offsets(dict[datetime, int]):
 
 
 def _reach(
-    views: Iterable[tuple[JobView | None, int]], now: datetime, until: datetime, effort: int, unasked: dict[str, str]
+    views: Iterable[JobView | None], now: datetime, until: datetime, effort: int, unasked: dict[str, str]
 ) -> datetime:
     """How far all of it can be looked at: `until`, or nearer where that would be too much."""
     costs: dict[Schedule, int] = {}
-    for view, weight in views:
+    for view in views:
         if view is None or view.state is JobState.DISABLED or view.name in unasked:
             continue
-        weighs = weight if _is_plain(view) else WINDOW_EFFORT
-        shared = weight == 1 and weighs == 1
-        costs[view.schedule] = max(costs.get(view.schedule, 0), 1) if shared else costs.get(view.schedule, 0) + weighs
+        weighs, known = _effort(view), costs.get(view.schedule, 0)
+        # Those that start at their slots share one walk.
+        costs[view.schedule] = max(known, 1) if weighs == 1 else known + weighs
         if not is_counted(view.schedule):
             try:
                 next(iter(view.schedule.between(now, until)), None)
@@ -367,33 +350,16 @@ def _reach(
     return end
 
 
+def _effort(view: JobView) -> int:
+    if _is_plain(view):
+        return 1
+    windows = [each for each in (view.settings.window, *(stage.window for stage in view.former)) if each is not None]
+    if any(each.constraints.to_dict() for each in windows):
+        return CONSTRAINED_EFFORT
+    return DRAWN_EFFORT if any(each.distribution != UNIFORM for each in windows) else UNIFORM_EFFORT
+
+
 def _count(schedule: Schedule, now: datetime, end: datetime) -> int:
     if end <= now:
         return 0
     return schedule.count(now, end) if is_counted(schedule) else MOST_OF_STRANGERS
-
-
-# ---- what is owed ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Owed:
-    """Slots of a job that came and were not seen to: how many were `missed`, how many runs would catch up on them now,
-    and by which rule. `more`: there are more than were counted."""
-
-    job: str
-    missed: int
-    runs: int
-    strategy: str
-    more: bool = False
-
-
-def owed(view: JobView, now: datetime) -> Owed | None:
-    """What a job owes at `now`; None where nothing was missed."""
-    plan = due(view, now)
-    missed = sum(birth.count for birth in plan.births if birth.state is RunState.MISSED or birth.is_recovery)
-    if not missed and not plan.more:
-        return None
-    runs = sum(birth.is_recovery and birth.state in (RunState.PENDING, RunState.QUEUED) for birth in plan.births)
-    policy = "none" if view.first_seen else view.settings.recovery
-    return Owed(view.name, missed, runs, "bounded" if isinstance(policy, Bounded) else policy, plan.more)

@@ -283,7 +283,10 @@ _ABOUT_JOB: Mapping[str, Key] = {
 }
 _REST_OF_JOB: Mapping[str, Key] = {
     "depends_on": Key(Listed(_names("job name")), "Jobs that must have completed before it starts."),
-    "state": Key(Choice(tuple(JobState)), "What it is when it is first defined; ENABLED if left out."),
+    "state": Key(
+        Choice(tuple(JobState)),
+        "What it is when it is first defined, and after `horae apply`; if left out ENABLED, or what it is.",
+    ),
     "class": Key(Choice(JOB_CLASSES), "Where it may run in a cluster."),
     "partition": Key(PARTITION, "How its runs are spread over the shards of a cluster."),
 }

@@ -43,6 +43,18 @@ __all__ = [
 ]
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _TOO_DEEP = "is nested too deeply"
+_MOST_DOTS = 32
+"""Of one key. The reader of the standard library takes memory by their square."""
+_TEXT = re.compile(
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'
+    r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]++|\\.)*+"?'
+    r"|'[^'\n]*+'?"
+    r"|#[^\n]*+",
+    re.DOTALL,
+)
+"""Strings and comments, also those that do not end: every letter is looked at once."""
+_BETWEEN = re.compile(r"[=,{}\[\]]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,9 @@ def check_job_file(
     text: str, *, file: str, namespace: str = "default"
 ) -> tuple[JobFile | None, tuple[InvalidJobFile, ...]]:
     """The jobs of a file, or everything that is at fault in it, in the order of lines: one thing a job."""
+    too_deep = _too_deep(text, file)
+    if too_deep is not None:
+        return None, (too_deep,)
     try:
         data = tomllib.loads(text)
     except ValueError as error:
@@ -208,6 +223,15 @@ def _file(data: Mapping[str, Any], otherwise: str, faults: list[Fault]) -> JobFi
         faults.append(Fault(("jobs", cycle[0], "depends_on"), reason, hint, of_shape=False))
     stated = frozenset(spec.name for spec in specs if "state" in jobs[spec.name])
     return JobFile(namespace, defaults, data.get("pools", {}), tuple(specs), stated)
+
+
+def _too_deep(text: str, file: str) -> InvalidJobFile | None:
+    """The fault of a text with a key of too many parts, told before anything reads it."""
+    bare = _TEXT.sub(lambda found: "\n" * found[0].count("\n"), text)
+    for number, line in enumerate(bare.split("\n"), start=1):
+        if line.count(".") > _MOST_DOTS and any(part.count(".") > _MOST_DOTS for part in _BETWEEN.split(line)):
+            return InvalidJobFile(_TOO_DEEP, file=file, line=number, path="")
+    return None
 
 
 def _told(fault: Fault, file: str, lines: TomlLines | None) -> InvalidJobFile:

@@ -58,7 +58,7 @@ def krontab_from_job(spec: JobSpec) -> KrontabJob:
     task = spec.tasks[0] if len(spec.tasks) == 1 else None
     overlap = spec.settings.get("overlap")
     if not isinstance(spec.schedule, Cron) or task is None or task.kind != "EXTERNAL" or overlap not in _OVERLAPS:
-        raise _cannot(spec, "its schedule, its tasks or its overlap")
+        raise _cannot(spec, _unsayable(spec))
     options = task.options
     timeout = spec.settings.get("task_timeout")
     job = KrontabJob(
@@ -81,8 +81,31 @@ def krontab_from_job(spec: JobSpec) -> KrontabJob:
         raise _cannot(spec, error.message) from error
     different = [each.name for each in fields(JobSpec) if getattr(again, each.name) != getattr(spec, each.name)]
     if different:
-        raise _cannot(spec, f"its {', '.join(different)}")
+        settings = [name for name in {**spec.settings, **again.settings} if _said(spec, name) != _said(again, name)]
+        keys = {"settings": f"settings ({', '.join(sorted(settings))})"}
+        raise _cannot(spec, f"its {', '.join(keys.get(each, each) for each in different)}")
     return job
+
+
+def _said(spec: JobSpec, name: str) -> tuple[bool, Any]:
+    return name in spec.settings, spec.settings.get(name)
+
+
+def _unsayable(spec: JobSpec) -> str:
+    """What of the job has no place in any line."""
+    found = []
+    if not isinstance(spec.schedule, Cron):
+        found.append("its schedule, which is no cron expression,")
+    kinds = [task.kind for task in spec.tasks]
+    if kinds != ["EXTERNAL"]:
+        told = f"{len(kinds)} of them" if len(kinds) != 1 else f"of the kind {kinds[0]}"
+        found.append(f"its tasks, {told} where a line has one command,")
+    overlap = spec.settings.get("overlap")
+    if overlap is None:
+        found.append("its overlap, which is left to the scheduler where a line says it,")
+    elif overlap not in _OVERLAPS:
+        found.append(f"its overlap, {shown(str(overlap))},")
+    return " and ".join(found)
 
 
 def _cannot(spec: JobSpec, what: str) -> InvalidDefinition:

@@ -48,7 +48,8 @@ class JobView:
 
     def reach(self) -> tuple[timedelta, timedelta]:
         """How long before its nominal time a slot may start, and how long after."""
-        windows = [window for window in (self.settings.window, *(stage.window for stage in self.former)) if window]
+        ahead = [stage.window for stage in self.former if stage.until > self.planned_until]
+        windows = [window for window in (self.settings.window, *ahead) if window]
         nothing = timedelta(0)
         return max((each.lead for each in windows), default=nothing), max(
             (each.lag for each in windows), default=nothing

@@ -37,17 +37,21 @@ class Update:
             object.__setattr__(self, "until", aware(self.until, "until"))
         if self.policy == "windowed":
             horizon = HORIZON if self.horizon is None else parse_duration(self.horizon, name="horizon")
+            if horizon <= timedelta(0):
+                raise InvalidPolicy("Invalid update policy: the horizon of windowed must be more than nothing")
             object.__setattr__(self, "horizon", horizon)
 
-    def switch_at(self, old: Schedule | None, now: datetime) -> datetime:
-        """The last moment the old schedule speaks for."""
+    def switch_at(self, old: Schedule | None, now: datetime, after: datetime | None) -> datetime:
+        """The last moment the old schedule speaks for. The next slot after `after` is the announced one; None: there is
+        none."""
         if self.policy != "graceful" or old is None:
             return now
         if self.until is not None:
             # Everything before that time is the old schedule's; slots are whole seconds, so the one before is its last.
-            return max(now, self.until - _SECOND)
-        announced = old.next(now)
-        return now if announced is None else announced
+            whole = self.until.replace(microsecond=0)
+            return now if self.until <= now else max(now, whole if self.until > whole else whole - _SECOND)
+        announced = None if after is None else old.next(after)
+        return now if announced is None else max(now, announced)
 
     def reaches(self, now: datetime) -> datetime | None:
         """The last moment that is looked at; None: all that is to come."""

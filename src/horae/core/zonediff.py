@@ -4,7 +4,8 @@ A slot is an instant, and people mean a wall time. Where other data have the clo
 instant, the slot moves; where a gap or a fold comes or goes, slots vanish or appear. A slot that stays may yet be
 started at another time: windows read their limits, and days and weeks of their seeds, on the same clocks.
 
-Only stretches in which the two clocks differ are looked at, and what is near enough to them to be touched.
+Only stretches in which the two clocks differ are looked at, and what is near enough to them to be touched. A slot for
+which a window finds no start is no run, by whichever data that is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from horae.core.custom import Custom
 from horae.core.decision import decide
 from horae.core.instant import EPOCH, FIRST, LAST, instant, seconds_of
 from horae.core.interval import Iso8601
-from horae.core.schedule import Cron, Schedule, Union
+from horae.core.schedule import Cron, Once, Schedule, Union
 from horae.core.window import Window
 from horae.core.zone import REACH, UTC_ZONE, Zone, zone
 
@@ -32,7 +33,7 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class ZoneMove:
-    """One slot by both data; None: it has none there. `change` is moved, appears, vanishes or redrawn: the slot stays,
+    """One run by both data; None: there is none. `change` is moved, appears, vanishes or redrawn: the slot stays,
     and its window chooses another start. `starts_*` are the chosen starts of a job with a window."""
 
     change: str
@@ -56,15 +57,37 @@ class ZoneMoves:
 
 
 @dataclass(frozen=True, slots=True)
+class Reread:
+    """A schedule whose text has times without an offset, read by the other data: such times are other instants then.
+    `zones` are those that the times of each part were read in; None: the part has none."""
+
+    schedule: Schedule
+    zones: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """Slots after `since` and up to `last` are the schedule's; others are those of another version. None: no end."""
+
+    since: datetime | None = None
+    last: datetime | None = None
+
+    def kept(self, slots: Slots) -> Slots:
+        low = FIRST - 1 if self.since is None else seconds_of(self.since)
+        high = LAST if self.last is None else seconds_of(self.last)
+        return {second: parts for second, parts in slots.items() if low < second <= high}
+
+
+WHOLE = Spoken()
+
+
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a schedule, by both data."""
+    """A part of a schedule, by both data, and the clocks that its wall times are read on."""
 
     before: Schedule
     after: Schedule
-
-    @property
-    def clocks(self) -> tuple[Zone, Zone]:
-        return _clocks(self.before), _clocks(self.after)
+    clocks: tuple[Zone, Zone]
 
 
 def on_clocks(schedule: Schedule, find: Find) -> Schedule:
@@ -100,11 +123,19 @@ def first_difference(old: Zone, new: Zone, begin: datetime, until: datetime) -> 
 
 
 def zone_moves(
-    identity: str, schedule: Schedule, window: Window | None, find: Find, begin: datetime, until: datetime
+    identity: str,
+    schedule: Schedule,
+    window: Window | None,
+    find: Find,
+    begin: datetime,
+    until: datetime,
+    *,
+    reread: Reread | None = None,
+    spoken: Spoken = WHOLE,
 ) -> ZoneMoves:
-    """What becomes of the slots in (begin, until]. Raises UnknownZone, and InvalidIso8601 where the start that a text
+    """What becomes of the runs in (begin, until]. Raises UnknownZone, and InvalidIso8601 where the start that a text
     names is skipped by the other clocks."""
-    parts = [_Part(part, on_clocks(part, find)) for part in _parts(schedule)]
+    parts = _both(schedule, find, reread)
     timezone = schedule.timezone
     decider = _Decider(identity, window, timezone, zone(timezone), UTC_ZONE if timezone == "UTC" else find(timezone))
     reach = _MARGIN if window is None else _MARGIN + int(max(window.lead, window.lag).total_seconds())
@@ -113,10 +144,11 @@ def zone_moves(
         span for part in parts for span in _touched(part, max(first - reach, FIRST), min(last + reach, LAST), reach)
     )
     before, after, stop = _slots(parts, spans)
+    before, after = spoken.kept(before), spoken.kept(after)
     is_cut = stop is not None
     last = last if stop is None else min(last, stop - REACH)
-    found = list(_compared(parts, before, after))
-    told = [_told(decider, parts, each, first) for each in found if _lies(each, first, last)]
+    found = [each for each in _compared(parts, before, after) if _lies(each, first, last)]
+    told = [move for each in found if (move := _told(decider, parts, each, first)) is not None]
     kept = sorted(second for second in before.keys() & after.keys() if first < second <= last)
     if decider.reads_clocks:
         if len(kept) > MOST_DECIDED:
@@ -147,10 +179,49 @@ def _differing(old: Zone, new: Zone, first: int, last: int) -> Iterator[tuple[in
             yield begin, end
 
 
+def _both(schedule: Schedule, find: Find, reread: Reread | None) -> list[_Part]:
+    before = _parts(schedule)
+    after = before if reread is None else _parts(reread.schedule)
+    zones: tuple[str | None, ...] = (None,) * len(before) if reread is None else reread.zones
+    if not len(before) == len(after) == len(zones):
+        # Two parts say the same by one of the data: which belongs to which is not known any more.
+        return [_Part(schedule, on_clocks(Union(after), find), (UTC_ZONE, UTC_ZONE))]
+    found = []
+    for was, read, named in zip(before, after, zones, strict=True):
+        will = on_clocks(read, find)
+        goes_by_none = _clocks(was) is UTC_ZONE and named not in (None, "UTC")
+        clocks = (zone(str(named)), find(str(named))) if goes_by_none else (_clocks(was), _clocks(will))
+        found.append(_Part(was, will, clocks))
+    return found
+
+
+_TIMES = ("at", "start", "end", "anchor")
+
+
 def _touched(part: _Part, first: int, last: int, reach: int) -> list[tuple[int, int]]:
     """The stretches in which a part's slots may differ, or what windows make of them."""
     old, new = part.clocks
     if old is new:
+        return []
+    moved = [
+        sorted((seconds_of(was), seconds_of(will)))
+        for was, will in ((getattr(part.before, each, None), getattr(part.after, each, None)) for each in _TIMES)
+        if was is not None and will is not None and was != will
+    ]
+    if not isinstance(part.before, Cron | Iso8601):
+        # It goes by no clocks: only its own times may differ, and what is counted from them.
+        if not moved:
+            return []
+        if not isinstance(part.before, Once):
+            return [(first, last)]
+    around = [(max(low - reach, first), min(high + reach, last)) for low, high in moved]
+    return [*(each for each in around if each[0] <= each[1]), *_apart(part, first, last, reach)]
+
+
+def _apart(part: _Part, first: int, last: int, reach: int) -> list[tuple[int, int]]:
+    """The stretches near which the clocks of a part differ; all there is where it is counted from another moment."""
+    old, new = part.clocks
+    if isinstance(part.before, Once):
         return []
     if isinstance(part.before, Iso8601) and isinstance(part.after, Iso8601):
         # It counts from one moment: where that differs, so does everything after it.
@@ -258,6 +329,11 @@ class _Decider:
         window = self.window
         return window is not None and (window.seed != "stable" or bool(window.constraints.rules()))
 
+    def finds_none(self, second: int | None, clocks: Zone) -> bool:
+        """Whether the slot has a window in which nothing may be chosen: it is no run."""
+        limited = self.window is not None and bool(self.window.constraints.rules())
+        return limited and second is not None and self.start(second, clocks) is None
+
     def start(self, second: int | None, clocks: Zone) -> datetime | None:
         """The start chosen for the slot; None: there is no slot, no window, or nothing in it to be chosen."""
         if second is None or self.window is None:
@@ -266,22 +342,28 @@ class _Decider:
         return decide(request, clocks).chosen_time
 
 
-def _told(decider: _Decider, parts: Sequence[_Part], pair: _Pair, first: int) -> ZoneMove:
+_BY_THESE = "its window finds no start by the present data"
+_BY_THOSE = "its window finds no start by the other data"
+
+
+def _told(decider: _Decider, parts: Sequence[_Part], pair: _Pair, first: int) -> ZoneMove | None:
+    """One slot that differs; None where it is no run by either data."""
     before, after, index = pair
     old, new = parts[index].clocks
-    if before is not None:
-        wall = before + old.offset_at(before)
-    else:
-        assert after is not None
-        wall = after + new.offset_at(after)
-    change = "moved" if before is not None and after is not None else "appears" if before is None else "vanishes"
+    wall = _wall(before, after, old, new)
     remark = ""
     if before is not None and after is not None and min(before, after) <= first:
         remark = "by the other data it has passed already" if after <= first else "it has been, and would come again"
+    if decider.finds_none(before, decider.old):
+        before, remark = None, "" if after is None else _BY_THESE
+    if decider.finds_none(after, decider.new):
+        after, remark = None, "" if before is None else _BY_THOSE
+    if before is None and after is None:
+        return None
     return ZoneMove(
-        change,
+        "appears" if before is None else "vanishes" if after is None else "moved",
         old.key,
-        instant(wall).replace(tzinfo=None),
+        wall,
         None if before is None else instant(before),
         None if after is None else instant(after),
         decider.start(before, decider.old),
@@ -290,11 +372,24 @@ def _told(decider: _Decider, parts: Sequence[_Part], pair: _Pair, first: int) ->
     )
 
 
+def _wall(before: int | None, after: int | None, old: Zone, new: Zone) -> datetime:
+    if before is not None:
+        return instant(before + old.offset_at(before)).replace(tzinfo=None)
+    assert after is not None
+    return instant(after + new.offset_at(after)).replace(tzinfo=None)
+
+
 def _redrawn(decider: _Decider, parts: Sequence[_Part], before: Slots, kept: Sequence[int]) -> Iterator[ZoneMove]:
+    """Slots that stay and are started at another time, or by one of the data not at all."""
     for second in kept:
         was, will = decider.start(second, decider.old), decider.start(second, decider.new)
-        if was != will:
-            clocks = parts[before[second][0]].clocks[0]
-            at = instant(second)
-            wall = instant(second + clocks.offset_at(second)).replace(tzinfo=None)
+        if was == will:
+            continue
+        clocks = parts[before[second][0]].clocks[0]
+        at, wall = instant(second), _wall(second, None, clocks, clocks)
+        if was is None:
+            yield ZoneMove("appears", clocks.key, wall, None, at, None, will, _BY_THESE)
+        elif will is None:
+            yield ZoneMove("vanishes", clocks.key, wall, at, None, was, None, _BY_THOSE)
+        else:
             yield ZoneMove("redrawn", clocks.key, wall, at, at, was, will)

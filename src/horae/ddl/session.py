@@ -166,7 +166,10 @@ class _Carrying:
             case say.RollBackJob():
                 version, name = statement.version, statement.name
                 defined = await roll_back(self._service, name, version, reason=statement.reason)
-                return Result("ALTER JOB", f"job {name} is back at version {version}, as version {defined.version}")
+                told = f"is back at version {version}, as version {defined.version}"
+                if defined.change == "unchanged":
+                    told = f"says what version {version} says already, at version {defined.version}"
+                return Result("ALTER JOB", f"job {name} {told}")
             case say.DropJob():
                 return await self._drop(statement)
             case say.ExecuteJob():

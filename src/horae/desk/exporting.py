@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -16,16 +16,22 @@ from horae.core.jobtable import JobFile, job_file_toml, job_table
 from horae.core.kronjob import krontab_from_job
 from horae.core.kronprint import format_line
 from horae.core.schedule import Schedule, Union
+from horae.core.shape import did_you_mean
+from horae.core.tomltext import key_text
 from horae.ddl.printer import job_text
 from horae.desk import asking, said
 from horae.desk.about import Part
-from horae.errors import HoraeError, InvalidInput, shown
+from horae.errors import Conflict, HoraeError, InvalidInput, JobNotFound, NotFound, shown
 from horae.store.port import JobRecord
 
 FORMATS = ("toml", "sql", "json", "krontab")
+_WITH_POOLS = ("toml", "json")
+"""Formats that have words for pools."""
 _NAMING = ("sql", "json")
 """Formats that say of each job whose it is."""
 _PAGE = 500
+_NAMED = 10
+"""Names that an error lists."""
 _SETTINGS = tuple(each.name for each in fields(Settings))
 
 
@@ -65,6 +71,9 @@ class Exports(Part):
         # Very many jobs take a while to be printed: others are answered meanwhile.
         text, names = await asyncio.to_thread(_PRINTED[wanted], contents)
         left_out = sorted(contents.left_out, key=lambda each: each.name)
+        if left_out and not names and not (contents.pools and wanted in _WITH_POOLS):
+            raise _nothing_sayable(wanted, left_out)
+        left_out += _unasked_for(contents, {*names, *(each.name for each in left_out)})
         return said.Exported(
             format=wanted,
             text=text,
@@ -103,18 +112,28 @@ class Exports(Part):
 
     async def _records(self, asked: asking.ExportJobs) -> list[JobRecord]:
         if asked.names:
-            named = [await self.service.queries.get_job(name) for name in dict.fromkeys(asked.names.split("\n"))]
-            return [each for each in named if _is_asked(each, asked)]
+            named = [await self._named(name) for name in dict.fromkeys(asked.names.split("\n"))]
+            for each in named:
+                _check_asked(each, asked)
+            return named
+        found = await self._listed(asked.tag or None, asked.namespace or None)
+        if not found and (asked.tag or asked.namespace):
+            raise _nobody(asked, await self._listed(None, None))
+        return found
+
+    async def _named(self, name: str) -> JobRecord:
+        try:
+            return await self.service.queries.get_job(name)
+        except JobNotFound as error:
+            names = [record.name for record in await self._listed(None, None)]
+            known = did_you_mean(name, names) or (f"There is {_listing(names)}." if names else "There are no jobs.")
+            raise JobNotFound(error.message, hint=known, details=error.details) from error
+
+    async def _listed(self, tag: str | None, namespace: str | None) -> list[JobRecord]:
         found: list[JobRecord] = []
         while True:
             page = await self.service.views.list_jobs(
-                JobsAsked(
-                    tag=asked.tag or None,
-                    namespace=asked.namespace or None,
-                    sort="name",
-                    offset=len(found),
-                    limit=_PAGE,
-                )
+                JobsAsked(tag=tag, namespace=namespace, sort="name", offset=len(found), limit=_PAGE)
             )
             found += page.jobs
             if not page.jobs or len(found) >= page.total:
@@ -136,9 +155,69 @@ def exported_spec(record: JobRecord) -> JobSpec:
     return replace(spec, settings={**added, **spec.settings}, state=record.state)
 
 
-def _is_asked(record: JobRecord, asked: asking.ExportJobs) -> bool:
+def _check_asked(record: JobRecord, asked: asking.ExportJobs) -> None:
+    """Raises NotFound for a job that is named, and is not in the namespace or has not the tag that is named too."""
     spec = record.definition.spec
-    return (not asked.namespace or spec.namespace == asked.namespace) and (not asked.tag or asked.tag in spec.tags)
+    if asked.namespace and spec.namespace != asked.namespace:
+        raise NotFound(
+            f"Job {shown(spec.name)} is not in the namespace {shown(asked.namespace)}",
+            hint=f"It is in {shown(spec.namespace)}: name that one, or none.",
+            details={"name": spec.name, "namespace": asked.namespace},
+        )
+    if asked.tag and asked.tag not in spec.tags:
+        raise NotFound(
+            f"Job {shown(spec.name)} has no tag {shown(asked.tag)}",
+            hint=f"It has {_listing(spec.tags)}." if spec.tags else "It has no tags: leave the tag out.",
+            details={"name": spec.name, "tag": asked.tag},
+        )
+
+
+def _nobody(asked: asking.ExportJobs, there: Sequence[JobRecord]) -> NotFound:
+    """Why no job was found in a namespace or with a tag, and what there is."""
+    specs = [record.definition.spec for record in there]
+    namespaces = {spec.namespace for spec in specs}
+    if asked.namespace and asked.namespace not in namespaces:
+        what, known = f"in the namespace {shown(asked.namespace)}", namespaces
+    else:
+        what = f"with the tag {shown(asked.tag)}" + (f" in {shown(asked.namespace)}" if asked.namespace else "")
+        inside = [spec for spec in specs if asked.namespace in (None, "", spec.namespace)]
+        known = {tag for spec in inside for tag in spec.tags}
+    hint = f"There is {_listing(known)}." if known else "There are no tags." if specs else "There are no jobs."
+    return NotFound(f"There is no job {what}", hint=hint)
+
+
+def _listing(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(map(shown, ordered[:_NAMED])) + more
+
+
+def _unasked_for(contents: _Contents, told: set[str]) -> list[said.LeftOut]:
+    """Jobs that others in the file depend on, and that are not in it, since nobody asked for them."""
+    needed: dict[str, list[str]] = {}
+    for spec in contents.specs:
+        for other in spec.depends_on:
+            if other not in told:
+                needed.setdefault(other, []).append(spec.name)
+    return [
+        said.LeftOut(
+            name=name,
+            reason=f"it was not asked for, and {_listing(whose)} depend{'s' if len(whose) == 1 else ''} on it:"
+            " a catalog takes the file only where it is there already",
+        )
+        for name, whose in sorted(needed.items())
+    ]
+
+
+def _nothing_sayable(wanted: str, left_out: Sequence[said.LeftOut]) -> Conflict:
+    first = left_out[0]
+    more = f" ({len(left_out) - 1} more are left out)" if len(left_out) > 1 else ""
+    told = first.reason if shown(first.name) in first.reason else f"{first.name}: {first.reason}"
+    return Conflict(
+        f"Nothing of this can be said as {wanted}. {told}{more}",
+        hint="Take another format: toml and json have words for nearly everything.",
+        details={"format": wanted, "left_out": ", ".join(each.name for each in left_out[:_NAMED])},
+    )
 
 
 def _unsayable(record: JobRecord) -> str | None:
@@ -188,7 +267,11 @@ def _json(contents: _Contents) -> _Printed:
 def _sql(contents: _Contents) -> _Printed:
     for name, limit in contents.pools.items():
         contents.left_out.append(
-            said.LeftOut(name=f"pool {name}", reason=f"SQL has no words for pools; its limit is {limit}")
+            said.LeftOut(
+                name=f"pool {name}",
+                reason=f"SQL has no words for pools; its limit is {limit}: set it with a job file, [pools]"
+                f" {key_text(name)} = {limit}, or horae apply",
+            )
         )
     found = contents.sayable(lambda spec: job_text(spec, verb="CREATE OR ALTER JOB", says=contents.says))
     texts = {spec.name: text for spec, text in found}

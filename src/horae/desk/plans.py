@@ -24,7 +24,9 @@ class Occurrence(Shape, frozen=True, kw_only=True):
 
 
 class Occurrences(Shape, frozen=True, kw_only=True):
-    """Slots after now, up to `until`: how many come, go, start at another time and stay, with the first of each."""
+    """Slots after now, up to `until`: how many come, go, start at another time and stay, with the first of each. Where
+    a side has none up to then, its next one after that. `unschedulable` are those after the change that cannot start:
+    no moment of their windows will do."""
 
     until: Time
     added: int
@@ -34,6 +36,9 @@ class Occurrences(Shape, frozen=True, kw_only=True):
     first_added: list[Occurrence]
     first_removed: list[Occurrence]
     first_moved: list[Occurrence]
+    next_before: Time | None = None
+    next_after: Time | None = None
+    unschedulable: int = 0
 
 
 class JobChange(Shape, frozen=True, kw_only=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from horae.control.comparing import job_view
+from horae.control.telling import Told, told_changes
 from horae.control.versions import roll_back, rolled_back_spec, version_of
 from horae.control.views import VersionRecord, version_spec
 from horae.core.access import Privilege
@@ -19,8 +20,7 @@ from horae.core.jobtable import job_table, job_toml
 from horae.core.kronjob import krontab_from_job
 from horae.core.kronprint import format_line
 from horae.core.lifecycle import JobState, RunState
-from horae.core.schedule import schedule_from_dict
-from horae.core.succession import Stage, succeeded
+from horae.core.takeover import take_over
 from horae.core.update import parse_update
 from horae.ddl.printer import job_text
 from horae.desk import asking, making, said, shapes
@@ -28,11 +28,9 @@ from horae.desk.about import Part
 from horae.desk.coming import is_quick, next_starts
 from horae.errors import HoraeError, NotFound, shown
 from horae.store.board import RunsAsked
-from horae.store.port import JobRecord
+from horae.store.port import JobRecord, RunRecord
 
 _STARTS = 5
-_LONGEST = 60
-"""Characters up to which a value is told in the list of what changed."""
 _MAY = {"alter": Privilege.ALTER_JOB, "drop": Privilege.DROP_JOB, "execute": Privilege.EXECUTE_JOB}
 
 
@@ -65,7 +63,7 @@ class Versions(Part):
                     source=each.source,
                     reason=each.reason,
                     definition=dict(each.definition) if spec is None else table_of(spec),
-                    changes=[] if before is None else [_told(one) for one in changes_between(before, each)],
+                    changes=[] if before is None else [one.short for one in told_between(before, each)],
                 )
             )
         more = shown_versions[-1].version if len(found) > asked.limit else None
@@ -92,7 +90,7 @@ class Versions(Part):
             source=wanted.source,
             reason=wanted.reason,
             definition=dict(wanted.definition) if spec is None else table_of(spec),
-            differs=[difference(one) for one in changes_between(present, _owned_by(wanted, present))],
+            differs=[difference(one) for one in told_between(present, _owned_by(wanted, present))],
             coming=coming,
             coming_then=coming_then,
             fault=fault,
@@ -113,7 +111,7 @@ class Versions(Part):
             old = earlier[0]
         else:
             old = await version_of(self.service, asked.name, asked.old)
-        changes = [difference(one) for one in changes_between(old, new)]
+        changes = [difference(one) for one in told_between(old, new)]
         return said.VersionDiff(job=record.name, old=old.version, new=new.version, changes=changes)
 
     async def rollback(self, asked: asking.RollBack) -> said.RolledBack:
@@ -147,7 +145,7 @@ class Versions(Part):
         now = await self.service.now()
         ahead = RunsAsked(job=record.name, states=frozenset({RunState.PENDING}))
         waiting = await self.service.store.list_runs(ahead)
-        after = None if spec is None else self._after(record, wanted, now)
+        after = None if spec is None else self._after(record, wanted, waiting, now)
         # Runs that were born ahead of their time are decided anew with the definition; what is due by now stays.
         stays = [run for run in waiting if run.scheduled_time <= now]
 
@@ -161,18 +159,17 @@ class Versions(Part):
             return both()
         return await asyncio.to_thread(both)
 
-    def _after(self, record: JobRecord, wanted: VersionRecord, now: datetime) -> JobRecord:
+    def _after(
+        self, record: JobRecord, wanted: VersionRecord, waiting: Sequence[RunRecord], now: datetime
+    ) -> JobRecord:
         """The job as it would stand after going back, by the policy that the version has for changes of it."""
         spec = rolled_back_spec(wanted, record)
         before = record.definition
         settings = spec.effective(parse_settings(wanted.defaults))
-        switch = settings.update_policy.switch_at(before.schedule, now)
-        former: tuple[Stage, ...] = ()
-        if switch > now and record.state is not JobState.DISABLED:
-            stage = Stage(before.version, switch, before.spec.schedule, before.settings.window)
-            former = succeeded(before.former, stage, now)
-        definition = replace(before, spec=spec, settings=settings, former=former)
-        stays = before.spec.schedule == spec.schedule and before.settings.window == settings.window
+        view = job_view(record, waiting)
+        taking = take_over(view, before.version, spec.schedule, settings.window, settings.update_policy, now)
+        definition = replace(before, spec=spec, settings=settings, former=taking.former)
+        stays = not taking.moves
         begin = min(record.planned_until, now) if stays else now
         moved = (record.moved_slot, record.moved_to) if stays else (None, None)
         return replace(record, definition=definition, planned_until=begin, moved_slot=moved[0], moved_to=moved[1])
@@ -246,33 +243,17 @@ def _owned_by(version: VersionRecord, present: VersionRecord) -> VersionRecord:
     return replace(version, definition=kept if owner is None else {**kept, "owner": owner})
 
 
-def difference(change: Change) -> said.Difference:
+def told_between(old: VersionRecord, new: VersionRecord) -> tuple[Told, ...]:
+    return told_changes(changes_between(old, new))
+
+
+def difference(told: Told) -> said.Difference:
     """A change with both values in full."""
-    before, after = (_value(change.path, each) for each in (change.before, change.after))
     return said.Difference(
-        path=change.path,
-        before=change.before,
-        after=change.after,
-        said_before=None if change.before is None else before,
-        said_after=None if change.after is None else after,
-        text=f"{change.path}: {before} -> {after}",
+        path=told.path,
+        before=told.before,
+        after=told.after,
+        said_before=told.said_before,
+        said_after=told.said_after,
+        text=told.text,
     )
-
-
-def _told(change: Change) -> str:
-    """What changed, with both values where they are short."""
-    before, after = (_value(change.path, each) for each in (change.before, change.after))
-    if len(before) + len(after) > _LONGEST * 2:
-        return change.path
-    return f"{change.path}: {before} -> {after}"
-
-
-def _value(path: str, value: Any) -> str:
-    if path == "schedule" and isinstance(value, Mapping):
-        try:
-            return str(schedule_from_dict(value))
-        except HoraeError:
-            return "a schedule that cannot be read here"
-    if value is None:
-        return "none"
-    return value if isinstance(value, str) and value else json.dumps(value, default=str, ensure_ascii=False)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any
 
 from horae.app.targets import load_targets
+from horae.app.wanting import wanted_by
 from horae.config import Configuration
+from horae.control.answers import Call, ToldJob, listed_jobs, told_job
 from horae.control.service import Service
-from horae.core.instant import parse_instant
-from horae.core.job import TASK_SETTINGS, JobSpec, Settings, settings_from_dict
-from horae.core.jobtable import read_job_table
-from horae.core.lifecycle import JobState
-from horae.core.schedule import Schedule
-from horae.core.window import Window
-from horae.errors import AccessDenied, HoraeError, InvalidJobFile, NotFound, shown
+from horae.core.job import TASK_SETTINGS, JobSpec, Settings
+from horae.core.succession import Stage
+from horae.errors import AccessDenied, NotFound, shown
 from horae.store.port import JobRecord
 
 LATEST = 100
@@ -28,9 +25,6 @@ _SLOTS = "scheduler.max_concurrent_jobs"
 _DONE = frozenset({"COMPLETED", "COMPLETED_WITH_ERRORS"})
 _FAILED = frozenset({"FAILED", "FAILED_STALE"})
 _EACH = tuple(each.name for each in fields(Settings))
-
-Call = Callable[..., Any]
-"""Asks one of the desk's operations by its name: what the command line has of a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +37,20 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
-    """What an earlier version still says of the slots up to `until`, that moment included."""
-
-    until: datetime
-    schedule: Schedule | None
-    window: Window | None
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """One job. `spec` has every setting that holds for it, whoever set it; `moved` is a slot that a person moved, and
-    to when."""
+    to when; `earlier` are versions that still speak for slots to come."""
 
     spec: JobSpec
     past: Past = Past()
     paused_until: datetime | None = None
     moved: tuple[datetime, datetime] | None = None
-    earlier: tuple[Earlier, ...] = ()
+    earlier: tuple[Stage, ...] = ()
+    version: int = 0
+    created_at: datetime | None = None
+    """When the catalog first had it; None: it is of a file."""
+    is_stated: bool = True
+    """Its file says its state; otherwise a job that is there keeps its own."""
 
     @property
     def name(self) -> str:
@@ -77,18 +67,6 @@ class Cast:
     slots: int | None = None
     modules: tuple[str, ...] = ()
     knows_pools: bool = True
-
-    def over(self, other: Cast) -> Cast:
-        """This cast laid over another: who is in both is as here, with the past that either knows."""
-        mine = self.with_past_of(other)
-        parts = {part.name: part for part in (*other.parts, *mine.parts)}
-        return Cast(
-            tuple(parts[name] for name in sorted(parts)),
-            {**other.pools, **self.pools},
-            self.slots if self.slots is not None else other.slots,
-            tuple(dict.fromkeys((*self.modules, *other.modules))),
-            other.knows_pools,
-        )
 
     def with_past_of(self, other: Cast) -> Cast:
         """The same jobs, each with what the other knows of the past of a job of its name."""
@@ -118,8 +96,11 @@ def cast_of_targets(targets: Sequence[str], configuration: Configuration | None 
     of it is called. Raises what is wrong with a target."""
     # The store is named so that the app's own is never meant, let alone opened.
     app = load_targets(targets, store="sqlite://", configuration=configuration).app
-    specs = sorted(app.specs(), key=lambda spec: spec.name)
-    parts = tuple(Part(replace(spec, settings={**app.defaults, **spec.settings})) for spec in specs)
+    wanted = wanted_by(app)
+    parts = tuple(
+        Part(_with_settings(spec, spec.effective(app.defaults)), is_stated=spec.name in wanted.stated)
+        for spec in sorted(wanted.specs, key=lambda spec: spec.name)
+    )
     return Cast(parts, app.pools, modules=app.tuning.modules)
 
 
@@ -147,13 +128,11 @@ async def cast_of_catalog(service: Service, configuration: Configuration | None 
 def cast_of_server(call: Call, configuration: Configuration | None = None) -> Cast:
     """The jobs of a server, each asked for; its pools where it shows them to whoever asks."""
     parts: list[Part] = []
-    offset: int | None = 0
-    while offset is not None:
-        page = call("list_jobs", offset=offset, limit=_AT_ONCE, outcomes=LATEST)
-        for job in page.jobs:
-            past = _past((each.state, each.duration_seconds) for each in job.outcomes or ())
-            parts.append(_told(call("get_job", name=job.name), past))
-        offset = page.next_offset
+    for listed, _ in listed_jobs(call, LATEST):
+        told = told_job(call, listed.name)
+        if told is not None:
+            past = _past((each.state, each.duration_seconds) for each in listed.outcomes or ())
+            parts.append(_told(told, past))
     try:
         rows = call("sql", text=_POOLS).results[-1].rows
     except AccessDenied:
@@ -178,35 +157,22 @@ def _recorded(record: JobRecord, past: Past) -> Part:
     moved = None
     if record.moved_slot is not None and record.moved_to is not None:
         moved = record.moved_slot, record.moved_to
-    earlier = tuple(Earlier(stage.until, stage.schedule, stage.window) for stage in record.former)
-    spec = _with_settings(definition.spec, definition.settings, definition.task_settings)
-    return Part(replace(spec, state=record.state), past, record.paused_until, moved, earlier)
+    spec = replace(_with_settings(definition.spec, definition.settings), state=record.state)
+    return Part(spec, past, record.paused_until, moved, record.former, record.version, record.created_at)
 
 
-def _told(whole: Any, past: Past) -> Part:
+def _told(job: ToldJob, past: Past) -> Part:
     """A job as a server tells it."""
-    try:
-        spec = read_job_table(whole.name, whole.definition)
-    except InvalidJobFile:
-        # What no table can say is told as it is kept.
-        spec = JobSpec.from_dict(whole.definition)
-    moved = None
-    if whole.moved is not None:
-        moved = parse_instant(whole.moved.slot), parse_instant(whole.moved.to)
-    until = None if whole.paused_until is None else parse_instant(whole.paused_until)
-    try:
-        settings = settings_from_dict(whole.settings)
-    except HoraeError:
-        settings = spec.effective()
-    return Part(replace(_with_settings(spec, settings, ()), state=JobState(whole.state)), past, until, moved)
+    spec = replace(_with_settings(job.spec, job.settings), state=job.spec.state)
+    return Part(spec, past, job.paused_until, job.moved, job.former, job.version, job.created_at)
 
 
-def _with_settings(spec: JobSpec, settings: Settings, of_tasks: Sequence[Settings]) -> JobSpec:
-    """The job with everything that holds for it said by itself: nobody's defaults are under it any more."""
-    tasks = spec.tasks
-    if of_tasks:
-        tasks = tuple(
-            replace(task, settings={name: getattr(own, name) for name in sorted(TASK_SETTINGS)})
-            for task, own in zip(spec.tasks, of_tasks, strict=True)
-        )
-    return replace(spec, tasks=tasks, settings={name: getattr(settings, name) for name in _EACH})
+def _with_settings(spec: JobSpec, settings: Settings) -> JobSpec:
+    """The job with everything that holds for it, and for each of its tasks, said by itself: nobody's defaults are under
+    it any more."""
+    whole = replace(spec, settings={name: getattr(settings, name) for name in _EACH})
+    tasks = []
+    for task in spec.tasks:
+        own = whole.effective(task=task.name)
+        tasks.append(replace(task, settings={name: getattr(own, name) for name in sorted(TASK_SETTINGS)}))
+    return replace(whole, tasks=tuple(tasks))

@@ -32,6 +32,16 @@ def level(count: int, most: int) -> int:
     return 0 if not count else max(1, -(-count * _LEVELS // most))
 
 
+def scale(most: int) -> list[tuple[int, str]]:
+    """What the colours of a map stand for: each level with the counts that it has."""
+    found = [(0, "none")]
+    for each in range(1, _LEVELS + 1):
+        low, high = most * (each - 1) // _LEVELS + 1, most * each // _LEVELS
+        if low <= high:
+            found.append((each, str(low) if low == high else f"{low} to {high}"))
+    return found
+
+
 def minutes_map(result: Result) -> Markup:
     """Hours down, minutes across."""
     rows = [(f"{hour:02}:00", row) for hour, row in enumerate(result.heat.hours)]
@@ -79,8 +89,19 @@ def _map(
                     class_=f"heat heat-{level(count, most)}",
                 )
             )
-    width, height = _LEFT + wide * (len(rows[0][1]) if rows else 0) + 4, _TOP + _CELL * len(rows) + 2
+    parts += _legend(most, _TOP + _CELL * len(rows) + _CELL)
+    width, height = _LEFT + wide * (len(rows[0][1]) if rows else 0) + 4, _TOP + _CELL * (len(rows) + 2) + 4
     return _picture(width, height, title, f"At most {most} starts in one cell.", kind, *parts)
+
+
+def _legend(most: int, y: float) -> list[Markup]:
+    parts = [tag("text", "starts", x=_LEFT - 8, y=y + 11, class_="tick end")]
+    x = float(_LEFT)
+    for strength, text in scale(most):
+        parts.append(tag("rect", x=x, y=y, width=_CELL - 2, height=_CELL - 2, rx=2, class_=f"heat heat-{strength}"))
+        parts.append(tag("text", text, x=x + _CELL + 3, y=y + 11, class_="tick"))
+        x += _CELL + 18 + 7 * len(text)
+    return parts
 
 
 def load_curve(result: Result) -> Markup:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
+from horae.core.rhythm import assumed_seconds
 from horae.rehearsal.cast import Part
-from horae.rehearsal.rhythm import shortest_gap
 
 ASSUMED = 60.0
 """Seconds that a run takes of whose job nothing is known."""
@@ -63,8 +63,7 @@ class Draws:
         return tasks[int(self._draw("task", job, slot) * len(tasks))].name
 
     def _assumed_seconds(self, job: str, start: datetime) -> float:
-        gap = shortest_gap(self._parts[job].spec.schedule, start)
-        return self._chance.assumed if gap is None else min(self._chance.assumed, gap.total_seconds() / 2)
+        return assumed_seconds(self._parts[job].spec.schedule, start, self._chance.assumed)
 
     def _draw(self, what: str, job: str, slot: int) -> float:
         """From 0 to below 1."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-OR_LESS = "or half the time between two slots where that is less"
-"""What is said of an assumed length."""
+from horae.core.rhythm import OR_LESS as OR_LESS
 
 
 def length_text(seconds: float) -> str:

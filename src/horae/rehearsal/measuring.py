@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from horae.core.daylight import daylight_effects
 from horae.core.lifecycle import RunState
+from horae.core.succession import Succession
 from horae.core.zone import Zone, zone
 from horae.rehearsal.cast import Cast
-from horae.rehearsal.result import Heat, JobResult, Load, Peak, Trouble, Waits
-from horae.rehearsal.stage import Happened, Ran, Span, moment
+from horae.rehearsal.result import ClockChange, Heat, JobResult, Load, Peak, Trouble, Waits
+from horae.rehearsal.stage import Happened, Ran, Span, in_span, moment
 
 _MINUTE = 60_000
 _DAY = 86_400
@@ -195,6 +197,25 @@ def troubles_of(happened: Happened) -> tuple[Trouble, ...]:
         for (job, state, reason), count in counts.items()
     ]
     return tuple(sorted(found, key=lambda each: (each.job, each.state, each.reason)))
+
+
+def clock_changes_of(cast: Cast, span: Span) -> tuple[ClockChange, ...]:
+    """The clock changes of the span that skip, move or repeat slots, in the order of moments."""
+    found: list[ClockChange] = []
+    for part in cast.parts:
+        speaks = in_span(part, span)
+        if speaks is None:
+            continue
+        schedule, since = speaks[0], speaks[1] - timedelta(seconds=1)
+        stages = schedule.stages if isinstance(schedule, Succession) else ()
+        own = schedule.last if isinstance(schedule, Succession) else schedule
+        end = span.end - timedelta(seconds=1)
+        for each, until in (*((stage.schedule, stage.until) for stage in stages), (own, end)):
+            if each is not None and since < min(until, end):
+                effects = daylight_effects(each, since, min(until, end))
+                found += [ClockChange(part.name, effect) for effect in effects if effect.kind != "once"]
+            since = max(since, until)
+    return tuple(sorted(found, key=lambda change: (change.effect.at, change.job)))
 
 
 def states_of(happened: Happened) -> dict[str, Counter[str]]:

@@ -118,6 +118,8 @@ def _sections(result: Result) -> list[Markup]:
     found.append(tag("section", tag("h2", "Starts, by hour and minute"), minutes_map(result)))
     if result.troubles:
         found.append(tag("section", tag("h2", "What did not go well"), _troubles(result)))
+    if result.clock_changes:
+        found.append(tag("section", tag("h2", "Where clocks change"), _clock_changes(result)))
     found.append(tag("section", tag("h2", "Jobs"), _jobs(result)))
     found.append(tag("p", f"Made by horae simulate {__version__}.", class_="soft"))
     return found
@@ -167,7 +169,7 @@ def _troubles(result: Result) -> Markup:
         [
             each.job,
             tag("span", each.state, class_=f"state {_TONES.get(each.state, 'wait')}"),
-            each.reason,
+            each.why,
             str(each.count),
             ", ".join(_time(result, at) for at in each.first),
         ]
@@ -176,9 +178,15 @@ def _troubles(result: Result) -> Markup:
     return _table(("job", "state", "why", "runs", "the first of them"), rows, numbers={3}, wide=4)
 
 
+def _clock_changes(result: Result) -> Markup:
+    rows = [[each.job, _time(result, each.effect.at), str(each.effect)] for each in result.clock_changes]
+    return _table(("job", "at", "what that does to its slots"), rows, numbers=set(), wide=2)
+
+
 def _jobs(result: Result) -> Markup:
     ordered = sorted(result.jobs, key=lambda each: (-each.started * each.seconds, each.job))
-    titles = ("job", "runs", "ended", "longest", "waited for others", "for itself", "for room")
+    waits = ("waited for other jobs", "for its own earlier run", "for a slot or pool")
+    titles = ("job", "runs", "ended", "longest", *waits)
     return _table(titles, [_job(each) for each in ordered], numbers={1, 3, 4, 5, 6}, wide=2)
 
 

@@ -92,4 +92,5 @@ def _measured(happened: Happened, cast: Cast, span: Span, chance: Chance, draws:
         assumed,
         chance.assumed,
         cast.knows_pools,
+        clock_changes=measuring.clock_changes_of(cast, span),
     )

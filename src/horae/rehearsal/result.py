@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from horae.core.daylight import DaylightEffect
+from horae.core.decision import NO_CANDIDATE
 from horae.core.duration import format_duration
 from horae.core.instant import rfc3339
 from horae.core.tomltext import inline, key_text
@@ -44,6 +46,11 @@ class Trouble:
     count: int
     first: tuple[datetime, ...]
 
+    @property
+    def why(self) -> str:
+        """The reason as people are told it."""
+        return "no time in its window that only and avoid allow" if self.reason == NO_CANDIDATE else self.reason
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "job": self.job,
@@ -52,6 +59,17 @@ class Trouble:
             "count": self.count,
             "first": [rfc3339(each) for each in self.first],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """Clocks that change within the span, and what that does to the slots of a job."""
+
+    job: str
+    effect: DaylightEffect
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"job": self.job, "timezone": self.effect.timezone, **self.effect.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +215,7 @@ class Result:
     knows_pools: bool = True
     suggestion: Suggestion | None = None
     looked: bool = True
+    clock_changes: tuple[ClockChange, ...] = ()
 
     @property
     def started(self) -> int:
@@ -237,6 +256,7 @@ class Result:
             "unschedulable": [each.to_dict() for each in self.troubled("UNSCHEDULABLE")],
             "failed": [each.to_dict() for each in self.troubled("FAILED", "FAILED_STALE")],
             "troubles": [each.to_dict() for each in self.troubles],
+            "clock_changes": [each.to_dict() for each in self.clock_changes],
             "waits": {
                 "dependencies": self.dependencies.to_dict(),
                 "itself": self.itself.to_dict(),

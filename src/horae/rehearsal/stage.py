@@ -17,6 +17,8 @@ from horae.control.commands import Commands
 from horae.control.service import Kept
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import JobState, RunState
+from horae.core.schedule import Schedule
+from horae.core.succession import Stage, in_force
 from horae.core.update import Update
 from horae.errors import InvalidInput
 from horae.events import AttemptEnded, AttemptStarted, RunEnded, RunParked, RunReleased, RunStarted
@@ -90,6 +92,11 @@ class Span:
             )
 
     @property
+    def eve(self) -> datetime:
+        """A second before, so that the engine stands ready when the first slot comes, right at the start."""
+        return self.start - _SECOND
+
+    @property
     def first(self) -> int:
         return milliseconds(self.start)
 
@@ -121,14 +128,33 @@ def moment(at: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=at)
 
 
+def speaking(part: Part, span: Span) -> tuple[Stage, ...]:
+    """The earlier versions that have something to say of the span."""
+    return tuple(stage for stage in part.earlier if stage.until >= span.start)
+
+
+def in_span(part: Part, span: Span) -> tuple[Schedule, datetime] | None:
+    """What a job's slots are taken from in the span, and from when on they run; None: it does not run."""
+    own = None if part.spec.schedule is None else part.spec.schedule.anchored(span.start)
+    schedule = in_force(own, speaking(part, span))
+    begin = span.start
+    if part.spec.state is JobState.PAUSED and part.paused_until is not None:
+        begin = max(begin, part.paused_until)
+    elif part.spec.state is not JobState.ENABLED:
+        return None
+    return None if schedule is None or begin >= span.end else (schedule, begin)
+
+
 def expected(cast: Cast, span: Span) -> dict[str, int]:
-    """How many slots each job has in the span, by counting; those that are paused or off have none to run."""
-    before = span.start - _MILLISECOND
-    return {
-        part.name: part.spec.schedule.anchored(span.start).count(before, span.end - _SECOND)
-        for part in cast.parts
-        if part.spec.schedule is not None and part.spec.state is JobState.ENABLED
-    }
+    """How many slots each job has in the span, by counting, of those that are run. Slots that a pause skips are told in
+    one row, and do not count."""
+    found = {}
+    for part in cast.parts:
+        speaks = in_span(part, span)
+        if speaks is not None:
+            schedule, begin = speaks
+            found[part.name] = schedule.count(begin - _MILLISECOND, span.end - _SECOND)
+    return found
 
 
 def check_size(cast: Cast, span: Span) -> None:
@@ -166,9 +192,10 @@ async def _rehearsed(cast: Cast, span: Span, draws: Draws, tell: Tell | None) ->
     app.registry.add(_HANDLER, _stand_in(draws))
     specs = tuple(_staged(part, span, cast) for part in cast.parts)
     app.add_file(FileJobs(Path("rehearsal"), specs, cast.pools))
-    # A second before, so that the engine stands ready when the first slot comes, right at the start.
-    simulation = Simulation(app, span.start - _SECOND)
+    simulation = Simulation(app, span.eve)
     record = _Record(simulation)
+    if tell is not None:
+        tell(span.start)
     async with simulation:
         await app.home.call(lambda store: _set_up(store, cast.parts, specs, span))
         endings = record.listen(app)
@@ -200,8 +227,9 @@ def _staged(part: Part, span: Span, cast: Cast) -> JobSpec:
     """The job with stand-ins for its tasks: names, order and what each overrides stay, the work does not."""
     spec = part.spec
     schedule, window = spec.schedule, spec.settings.get("window")
-    if part.earlier:
-        schedule, window = part.earlier[0].schedule, part.earlier[0].window
+    earlier = speaking(part, span)
+    if earlier:
+        schedule, window = earlier[0].schedule, earlier[0].window
     settings = {**spec.settings, "isolation": "auto", "on_completion": "preserve", "window": window}
     if not cast.knows_pools:
         settings["pool"] = None
@@ -211,7 +239,7 @@ def _staged(part: Part, span: Span, cast: Cast) -> JobSpec:
     state = spec.state
     if schedule is not None:
         schedule = schedule.anchored(span.start)
-        if schedule.next(span.start - _MILLISECOND) is None and not part.earlier:
+        if schedule.next(span.start - _MILLISECOND) is None and not earlier:
             # A Once that is over would be told as missed, now.
             state = JobState.DISABLED
     return JobSpec(spec.name, schedule, tasks, settings, state=state, depends_on=spec.depends_on)
@@ -221,12 +249,13 @@ async def _set_up(store: Kept, parts: Sequence[Part], specs: Sequence[JobSpec], 
     """What a definition does not say: changes that wait for their time, pauses that end, slots that were moved."""
     commands = Commands(store)
     for part, spec in zip(parts, specs, strict=True):
-        for index, earlier in enumerate(part.earlier):
-            last = index + 1 == len(part.earlier)
-            following = part.spec if last else part.earlier[index + 1]
-            window = part.spec.settings.get("window") if last else part.earlier[index + 1].window
-            changed = replace(spec, schedule=following.schedule, settings={**spec.settings, "window": window})
-            await commands.define([changed], source="rehearsal", update=Update("graceful", earlier.until + _SECOND))
+        stages = speaking(part, span)
+        for index, stage in enumerate(stages):
+            last = index + 1 == len(stages)
+            schedule = part.spec.schedule if last else stages[index + 1].schedule
+            window = part.spec.settings.get("window") if last else stages[index + 1].window
+            changed = replace(spec, schedule=schedule, settings={**spec.settings, "window": window})
+            await commands.define([changed], source="rehearsal", update=Update("graceful", stage.until + _SECOND))
         if spec.state is JobState.PAUSED and part.paused_until is not None and part.paused_until > span.start:
             await store.set_state(part.name, JobState.PAUSED, until=part.paused_until)
         elif spec.state is JobState.PAUSED and part.paused_until is not None:

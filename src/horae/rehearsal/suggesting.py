@@ -16,10 +16,10 @@ from datetime import timedelta
 
 from horae.core.decision import decide
 from horae.core.lifecycle import JobState
+from horae.core.rhythm import shortest_gap
 from horae.core.window import Window
 from horae.rehearsal.cast import Cast, Part
 from horae.rehearsal.measuring import Wait, highest, levels
-from horae.rehearsal.rhythm import shortest_gap
 from horae.rehearsal.stage import Happened, Ran, Span, moment
 
 LENGTHS = tuple(timedelta(minutes=minutes) for minutes in (1, 2, 5, 10, 15, 20, 30))

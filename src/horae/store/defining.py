@@ -13,10 +13,8 @@ from horae.core.access import LOCAL_NAME, user_uuid
 from horae.core.diff import diff_definitions
 from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec, parse_settings
-from horae.core.lifecycle import JobState, RunState
+from horae.core.lifecycle import JobState
 from horae.core.schedule import Cron, Once
-from horae.core.slot import Birth, decided_slot
-from horae.core.succession import Stage, succeeded
 from horae.core.update import Update
 from horae.errors import NamespaceConflict, VersionConflict, shown
 from horae.store import checking
@@ -32,12 +30,12 @@ from horae.store.rows import (
     definition_digest,
     definition_text,
     job_columns,
-    job_view,
     milliseconds,
     moment,
     plain_start,
     to_json,
 )
+from horae.store.taking import move_unstarted, taken_over
 from horae.store.work import Work
 
 _first = itemgetter(0)
@@ -213,21 +211,25 @@ class Definer:
         """Switches a job to its new version; where that changes its slots, what it owes up to now is born first."""
         work = self.work
         update = self.update or definition.settings.update_policy
-        definition = replace(definition, former=self._former(job, before.definition, definition, update))
-        rescheduled = before.definition.spec.schedule != definition.spec.schedule
-        moves = rescheduled or before.settings.window != definition.settings.window
-        if moves or restated or definition.former:
+        slots_change = (
+            before.definition.spec.schedule != definition.spec.schedule
+            or before.settings.window != definition.settings.window
+        )
+        if slots_change or restated or before.definition.former or update.policy == "graceful":
             await plan_owed(work, job, self.unplannable)
+        taking = await taken_over(work, job, before, definition, update)
+        definition = replace(definition, former=taking.former)
         job.version = definition.version
         job.updated_at = work.now
         compiled = work.learn(job.uuid, definition)
-        if rescheduled:
+        if taking.reschedules or before.definition.former:
+            # What versions before spoke for has been decided, up to now.
             job.planned_until = max(job.planned_until, work.now // 1000 * 1000)
-        if moves and (job.moved_slot is None or job.moved_slot > (compiled.since or work.now)):
+        if taking.moves and (job.moved_slot is None or job.moved_slot > (compiled.since or work.now)):
             job.moved_slot = job.moved_to = None
         if job.planned_until > work.now:
-            await self._move_unstarted(job, compiled, update)
-        if moves:
+            await move_unstarted(work, job, compiled, update, decide=taking.moves)
+        if taking.moves or taking.former or before.definition.former:
             look_ahead(work, job)
         await work.transaction.many(
             "insert_versions", [self._version(job.uuid, definition, definition_text(definition.spec))]
@@ -243,49 +245,6 @@ class Definer:
         if was != role:
             told |= {"run_as": role, "run_as_before": was}
         work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", **told)
-        await work.flush()
-
-    def _former(self, job: JobRow, before: Definition, after: Definition, update: Update) -> tuple[Stage, ...]:
-        """The versions that speak for slots to come, before the new one does."""
-        now = self.work.moment
-        if JobState(job.state) is JobState.DISABLED:
-            return ()
-        switch = update.switch_at(before.schedule, now)
-        if switch > now:
-            present = Stage(before.version, switch, before.spec.schedule, before.settings.window)
-            return succeeded(before.former, present, now)
-        if before.spec.schedule == after.spec.schedule and before.settings.window == after.settings.window:
-            # Something else was changed: what was to take over then still does.
-            return tuple(stage for stage in before.former if stage.until > now)
-        return ()
-
-    async def _move_unstarted(self, job: JobRow, compiled: Compiled, update: Update) -> None:
-        """Runs born ahead of their time become the new version's, with its tasks and windows, or are deleted; slots it
-        has where the cursor has passed are born. What earlier versions speak for, and what lies beyond the horizon,
-        stays as it is."""
-        work = self.work
-        begin, reach = compiled.since or work.now, update.reaches(work.moment)
-        end = job.planned_until if reach is None else min(job.planned_until, milliseconds(reach))
-        gone = set()
-        for number, scheduled, _ in await work.transaction.rows("window_runs_ahead", job=job.uuid):
-            if begin < scheduled <= end:
-                work.write("delete_runs", (number,))
-                gone.add(scheduled)
-        await work.flush()
-        if compiled.schedule is None or begin >= end:
-            return
-        rows = await work.transaction.rows("slots_ahead", job=job.uuid, key=ids.schedule_key(work.moment))
-        taken = {row[0] for row in rows}
-        slots = [at for at in compiled.schedule.between(moment(begin), moment(end)) if milliseconds(at) not in taken]
-        if JobState(job.state) is JobState.DISABLED:
-            slots = [at for at in slots if milliseconds(at) in gone]
-        await work.reserve(len(slots))
-        for at in slots:
-            decided = decided_slot(job_view(job, compiled.definition, ()), at)
-            state = RunState.UNSCHEDULABLE if decided.unschedulable else RunState.PENDING
-            reason = decided.decision.reason if decided.unschedulable and decided.decision is not None else None
-            birth = Birth(at, state, decided.chosen, reason, decision=decided.decision)
-            work.bear(compiled, birth, waiting_for=None if decided.unschedulable else "window")
         await work.flush()
 
     async def _apply_state(self, job: JobRow, state: JobState) -> None:
@@ -334,8 +293,9 @@ class Definer:
             return
         differs: tuple[str, ...] = ()
         if job is not None:
-            present = self.work.definition(job).definition.spec
-            changes = diff_definitions(present, self._anchored(spec, job.created_at))
+            present = self.work.definition(job).definition
+            said = self._owned_as(spec, self._anchored(spec, job.created_at), present)
+            changes = diff_definitions(present.spec, said)
             differs = tuple(change.path for change in changes)
         raise VersionConflict(spec.name, wanted, found, differs)
 

@@ -97,13 +97,87 @@ class UpdatingContract(Contract):
         assert (record.former, record.next_run_time) == ((), at("09:20"))
 
     @scenario
-    async def test_a_change_of_something_else_lets_a_graceful_one_wait(self, scene: Scene) -> None:
+    async def test_a_graceful_change_of_something_else_cuts_nobody_short(self, scene: Scene) -> None:
         await scene.define(job(schedule=HOURLY))
-        await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
-        await scene.define(job(schedule=HALF_PAST, description="new"))
+        await scene.define(job(schedule=HALF_PAST), update=Update("graceful", until=at("12:15")))
+        await scene.define(job(schedule=HALF_PAST, description="new"), update=GRACEFUL)
         record = await scene.job()
         assert (record.version, record.next_run_time) == (3, at("10:00"))
-        assert [stage.version for stage in record.former] == [1]
+        assert [(stage.version, stage.until) for stage in record.former] == [(1, at("12:14:59"))]
+        await scene.define(job(schedule=HALF_PAST, description="newer"), update=Update("graceful", until=at("14:00")))
+        assert [stage.version for stage in (await scene.job()).former] == [1, 3]
+        await scene.define(job(schedule=HALF_PAST, description="newest"))
+        record = await scene.job()
+        assert (record.former, record.next_run_time) == ((), at("09:30"))
+
+    @scenario
+    async def test_what_an_earlier_version_spoke_for_stays_decided_when_it_is_forgotten(self, scene: Scene) -> None:
+        await scene.define(job(schedule=Cron("0 0 1 * *"), recovery="all"))
+        later = Update("graceful", until=at("11:05"))
+        await scene.define(job(schedule=Cron("*/10 * * * *"), recovery="all"), update=later)
+        scene.clock.set(at("11:06"))
+        await scene.define(job(schedule=Cron("*/10 * * * *"), recovery="all", description="new"))
+        await scene.until("11:10")
+        assert await scene.story() == ["11:10 PENDING"]
+
+    @scenario
+    async def test_the_alarm_rings_for_whoever_speaks_next(self, scene: Scene) -> None:
+        monthly, often = Cron("0 0 1 * *"), Cron("*/10 * * * *")
+        await scene.define(job(schedule=monthly))
+        await scene.define(job(schedule=often), update=Update("graceful", until=at("20:00")))
+        assert (await scene.job()).wake_at == at("20:00")
+        await scene.define(job(schedule=often, description="new"))
+        assert (await scene.job()).wake_at == at("09:10")
+
+    @scenario
+    async def test_a_paused_job_bears_nothing_by_being_changed(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=AHEAD))
+        await scene.until("09:30")
+        await scene.store.set_state("a", JobState.PAUSED)
+        await scene.define(job(schedule=Cron("*/30 * * * *"), window=AHEAD))
+        assert await scene.story() == ["10:00 PENDING (window)", "11:00 PENDING (window)", "12:00 PENDING (window)"]
+
+    @scenario
+    async def test_windows_of_versions_that_have_spoken_open_nothing_early(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=Window.before("50m")))
+        await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
+        for time in ("10:00", "10:30", "10:40"):
+            await scene.until(time)
+        assert (await scene.job()).wake_at == at("11:30")
+
+    @scenario
+    async def test_the_announced_slot_is_the_next_that_has_not_been_decided(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.store.reschedule("a", at("09:10"))
+        await scene.until("09:10")
+        assert await scene.story() == ["10:00 PENDING"]
+        await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
+        assert (await scene.job()).next_run_time == at("11:00")
+        await scene.define(job("b", schedule=HOURLY))
+        await scene.store.set_state("b", JobState.PAUSED, until=at("12:20"))
+        await scene.define(job("b", schedule=HALF_PAST), update=GRACEFUL)
+        assert (await scene.job("b")).next_run_time == at("13:00")
+
+    @scenario
+    async def test_a_run_that_somebody_moved_stays_moved_where_no_slot_changes(self, scene: Scene) -> None:
+        near = Window.before("30m")
+        await scene.define(job(schedule=HOURLY, window=near))
+        await scene.store.reschedule("a", at("09:50"))
+        await scene.until("09:40")
+        run = (await scene.runs())[0]
+        assert (run.scheduled_time, run.chosen_time) == (at("10:00"), at("09:50"))
+        await scene.define(job(schedule=HOURLY, window=near, description="new"))
+        run = (await scene.runs())[0]
+        assert (run.scheduled_time, run.chosen_time, run.version) == (at("10:00"), at("09:50"), 2)
+        await scene.define(job(schedule=HOURLY, window=Window.after("1s")))
+        assert (await scene.runs())[0].chosen_time >= at("10:00")
+
+    @scenario
+    async def test_a_moment_with_a_fraction_leaves_the_slot_before_it(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        moment = at("10:00").replace(microsecond=500_000)
+        await scene.define(job(schedule=HALF_PAST), update=Update("graceful", until=moment))
+        assert (await scene.job()).next_run_time == at("10:00")
 
     @scenario
     async def test_a_graceful_change_made_again_changes_nothing(self, scene: Scene) -> None:

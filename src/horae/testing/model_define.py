@@ -14,8 +14,8 @@ from horae.core.diff import Change, diff_definitions
 from horae.core.instant import floored
 from horae.core.job import JobSpec, effective, parse_settings
 from horae.core.lifecycle import RUNS, JobState, RunState
-from horae.core.schedule import Once
-from horae.core.slot import Birth, decided_slot
+from horae.core.schedule import Once, Schedule
+from horae.core.slot import Birth, Slot, decided_slot
 from horae.core.succession import Stage, stage_at
 from horae.core.update import Update
 from horae.errors import HoraeError, InvalidDefinition, NamespaceConflict, VersionConflict, shown
@@ -175,44 +175,64 @@ def _change(
     before = work.catalog.definition(job)
     made = make_definition(work, wanted, job.version + 1, level)
     how = update or made.settings.update_policy
-    after = replace(made, former=_former(work, job, before, made, how))
-    work.catalog.definitions[job.name, after.version] = after
-    rescheduled = before.spec.schedule != after.spec.schedule
-    moved = rescheduled or before.settings.window != after.settings.window
     restated = state is not job.state
-    if moved or restated or after.former:
+    same = before.spec.schedule == made.spec.schedule and before.settings.window == made.settings.window
+    if not same or restated or before.former or how.policy == "graceful":
         plan_owed(work, job)
+    pending = tuple(stage for stage in before.former if stage.until > work.now)
+    after = replace(made, former=_former(work, job, before, how, same=same))
+    work.catalog.definitions[job.name, after.version] = after
+    sooner = after.former[: len(pending)] != pending
     job.version = after.version
     job.defaults = level
     job.updated_at = work.now
     begin = after.former[-1].until if after.former else work.now
-    if moved and (job.moved_slot is None or job.moved_slot > begin):
+    if (sooner or not same) and (job.moved_slot is None or job.moved_slot > begin):
         job.moved_slot = None
         job.moved_to = None
-    if rescheduled:
+    if sooner or before.former or before.spec.schedule != after.spec.schedule:
         job.planned_until = max(job.planned_until, floored(work.now))
-    _move_waiting(work, job, begin, how.reaches(work.now))
+    _move_waiting(work, job, begin, how.reaches(work.now), decide=sooner or not same)
     if restated:
         change_state(work, job, state)
-    if moved or restated:
+    if sooner or not same or restated or before.former or after.former:
         set_alarm(work, job)
 
 
-def _former(work: Work, job: Job, before: Definition, after: Definition, how: Update) -> tuple[Stage, ...]:
-    """Second by second of thought: whoever spoke for a moment before the switch goes on doing so."""
-    if job.state is JobState.DISABLED:
+def _former(work: Work, job: Job, before: Definition, how: Update, *, same: bool) -> tuple[Stage, ...]:
+    """Whoever spoke for a moment before the switch goes on doing so; where nothing moves, nobody is cut short."""
+    if how.policy != "graceful" or job.state is JobState.DISABLED or before.schedule is None:
         return ()
-    switch = how.switch_at(before.schedule, work.now)
-    if switch <= work.now:
-        same = before.spec.schedule == after.spec.schedule and before.settings.window == after.settings.window
-        return tuple(stage for stage in before.former if same and stage.until > work.now)
-    ends = sorted({*(stage.until for stage in before.former if work.now < stage.until < switch), switch})
+    switch = _last_of_old(work, job, before.schedule, how)
+    ends = {stage.until for stage in before.former if stage.until > work.now}
+    ends = ends | {switch} if same and switch > max(ends, default=work.now) else ends
+    ends = {each for each in ends if each < switch} | {switch} if not same else ends
     found = []
-    for until in ends:
+    for until in sorted(each for each in ends if each > work.now):
         speaks = stage_at(before.former, until)
         definition = before if speaks is None else work.catalog.definitions[job.name, speaks.version]
         found.append(Stage(definition.version, until, definition.spec.schedule, definition.settings.window))
     return tuple(found)
+
+
+def _last_of_old(work: Work, job: Job, schedule: Schedule, how: Update) -> datetime:
+    """The last second that is the old schedule's: the announced slot's, or the one before the moment that was given."""
+    if how.until is not None:
+        whole = floored(how.until)
+        return max(work.now, whole if whole < how.until else whole - _SECOND)
+    waiting = [
+        run.scheduled_time
+        for run in work.catalog.active(job.name)
+        if run.waiting_for == "window" and run.origin is Origin.SCHEDULE and run.scheduled_time > work.now
+    ]
+    if waiting:
+        return min(waiting)
+    after = max(job.planned_until, work.now)
+    if job.state is JobState.PAUSED:
+        if job.paused_until is None:
+            return work.now
+        after = max(after, job.paused_until)
+    return schedule.next(after) or work.now
 
 
 def change_state(work: Work, job: Job, state: JobState, until: datetime | None = None, note: str | None = None) -> None:
@@ -226,26 +246,27 @@ def change_state(work: Work, job: Job, state: JobState, until: datetime | None =
     job.updated_at = work.now
 
 
-def _move_waiting(work: Work, job: Job, begin: datetime, reach: datetime | None) -> None:
-    """Runs born ahead of their time are born anew under the new definition, as far as the cursor stands beyond now."""
+def _move_waiting(work: Work, job: Job, begin: datetime, reach: datetime | None, *, decide: bool) -> None:
+    """Runs born ahead of their time are born anew under the new definition, as far as the cursor stands beyond now;
+    unless that is to `decide` on their starts, they keep theirs."""
     schedule = work.catalog.definition(job).schedule
     end = job.planned_until if reach is None else min(job.planned_until, reach)
-    gone = [
-        run
+    gone = {
+        run.scheduled_time: run
         for run in work.catalog.active(job.name)
         if run.origin is Origin.SCHEDULE and run.waiting_for == "window" and begin < run.scheduled_time <= end
-    ]
-    work.catalog.delete(gone)
+    }
+    work.catalog.delete(list(gone.values()))
     if schedule is None:
         return
     for nominal in schedule.between(begin, max(begin, end)):
-        wanted = job.state is not JobState.DISABLED or nominal in {run.scheduled_time for run in gone}
+        wanted = job.state is JobState.ENABLED or nominal in gone
         if wanted and work.catalog.keyed(job.name, ids.schedule_key(nominal)) is None:
-            _bear_ahead(work, job, nominal)
+            _bear_ahead(work, job, nominal, None if decide or nominal not in gone else gone[nominal].chosen_time)
 
 
-def _bear_ahead(work: Work, job: Job, nominal: datetime) -> None:
-    slot = decided_slot(work.view(job), nominal)
+def _bear_ahead(work: Work, job: Job, nominal: datetime, chosen: datetime | None) -> None:
+    slot = decided_slot(work.view(job), nominal) if chosen is None else Slot(nominal, chosen)
     state = RunState.UNSCHEDULABLE if slot.unschedulable else RunState.PENDING
     reason = slot.decision.reason if slot.unschedulable and slot.decision is not None else None
     run = scheduled_run(work, job, Birth(nominal, state, slot.chosen, reason, decision=slot.decision))

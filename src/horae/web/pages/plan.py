@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.control.planned import CHANGED, CREATED, REMOVED, told_value
+from horae.control.planned import CHANGED, CREATED, REMOVED
+from horae.control.plantext import none_told
+from horae.control.telling import told_changes
 from horae.core.jobtable import check_job_file
 from horae.desk import asking, plans
 from horae.desk.said import Exported
@@ -105,6 +108,8 @@ class Change:
     parts: tuple[Part, ...]
     groups: tuple[Group, ...]
     kept: int | None
+    none: str | None
+    """What is said where it has no start in the time that was looked at, on neither side."""
     is_open: bool
 
 
@@ -125,7 +130,9 @@ class Shown:
 
 
 def shown_plan(plan: plans.Plan) -> Shown:
-    changes = tuple(shown_change(each, is_open=number < MOST_OPEN) for number, each in enumerate(plan.jobs[:MOST_JOBS]))
+    changes = tuple(
+        shown_change(each, plan, is_open=number < MOST_OPEN) for number, each in enumerate(plan.jobs[:MOST_JOBS])
+    )
     now = moment(plan.now)
     assert now is not None
     load = load_picture(plan.load, now) if plan.has_changes else None
@@ -142,22 +149,26 @@ def _summary(plan: plans.Plan) -> str:
     return ", ".join(told)
 
 
-def shown_change(job: plans.JobChange, *, is_open: bool = True) -> Change:
+def shown_change(job: plans.JobChange, plan: plans.Plan, *, is_open: bool = True) -> Change:
     sign, tone, word = _SIGNS[job.change]
     seen = job.occurrences
     groups = () if seen is None else tuple(each for each in _groups(seen) if each.count)
     parts = tuple(
         Part(
             readable(each.path, 1_000),
-            None if each.before is None else readable(told_value(each.path, each.before), _LONGEST_VALUE),
-            None if each.after is None else readable(told_value(each.path, each.after), _LONGEST_VALUE),
+            None if each.said_before is None else readable(each.said_before, _LONGEST_VALUE),
+            None if each.said_after is None else readable(each.said_after, _LONGEST_VALUE),
         )
-        for each in job.changes
+        for each in told_changes(job.changes)
     )
-    return Change(job, sign, tone, word, _about(job), parts, groups, None if seen is None else seen.kept, is_open)
+    kept = None if seen is None else seen.kept
+    none = None
+    if seen is not None and not groups and not kept and job.schedule is not None:
+        none = none_told(msgspec.to_builtins(job), {"now": plan.now})
+    return Change(job, sign, tone, word, _about(job, plan.policy), parts, groups, kept, none, is_open)
 
 
-def _about(job: plans.JobChange) -> tuple[str, ...]:
+def _about(job: plans.JobChange, asked: str | None) -> tuple[str, ...]:
     found = []
     if job.change != CHANGED and job.schedule is not None:
         found.append(readable(job.schedule, 300))
@@ -165,9 +176,10 @@ def _about(job: plans.JobChange) -> tuple[str, ...]:
         found.append(f"version {job.version}")
     if job.state != "ENABLED":
         found.append(job.state.lower())
-    if job.change == CHANGED and job.policy != "immediate":
+    if job.change == CHANGED and (job.policy.startswith("windowed") or job.switch_at is not None):
         found.append(job.policy)
     if job.change == REMOVED:
+        found += ["removed at once, whatever the policy"] if asked not in (None, "immediate") else []
         found.append("its history stays")
     return tuple(found)
 

@@ -275,7 +275,7 @@ ORDER BY not_before, run_no
 LIMIT :limit;
 
 -- name: window_runs_ahead
-SELECT run_no, scheduled_time, version FROM sys.job_runs INDEXED BY job_runs_active
+SELECT run_no, scheduled_time, chosen_time FROM sys.job_runs INDEXED BY job_runs_active
 WHERE job_uuid = :job AND completed_at IS NULL AND waiting_for = 'window' AND origin = 'SCHEDULE' AND scheduled_time > :now
 ORDER BY run_no;
 

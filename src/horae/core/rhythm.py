@@ -1,4 +1,4 @@
-"""The rhythm of a schedule: how close two of its slots lie."""
+"""The rhythm of a schedule: how close two of its slots lie, and how long its runs are taken to last by that."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
+from horae.core.interval import Every
 from horae.core.schedule import Schedule
 
+OR_LESS = "or half the time between two slots where that is less"
+"""What is said of an assumed length."""
 _LOOKED_AT = 200
 _SECOND = timedelta(seconds=1)
 
@@ -16,8 +19,17 @@ def shortest_gap(schedule: Schedule | None, start: datetime) -> timedelta | None
     """The shortest time between two of its next slots, from `start` on; None where there are no two."""
     if schedule is None:
         return None
+    if isinstance(schedule, Every) and schedule.end is None:
+        return timedelta(seconds=schedule.seconds)
     slots = islice(_slots(schedule.anchored(start), start - _SECOND), _LOOKED_AT)
     return min((after - before for before, after in pairwise(slots)), default=None)
+
+
+def assumed_seconds(schedule: Schedule | None, start: datetime, otherwise: float) -> float:
+    """How long runs are taken to last of which nothing is known: `otherwise`, or half the time between two slots where
+    that is less."""
+    gap = shortest_gap(schedule, start)
+    return otherwise if gap is None else min(otherwise, gap.total_seconds() / 2)
 
 
 def _slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:

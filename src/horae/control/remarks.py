@@ -1,0 +1,156 @@
+"""What is to be said of a plan beside its changes: findings of what is to come, notes, and what is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from horae.control.comparing import Compared, Comparison, job_view
+from horae.control.doctor import Finding, Having
+from horae.core.duration import format_duration
+from horae.core.forecast import Outlook
+from horae.core.instant import rfc3339
+from horae.core.lifecycle import JobState
+from horae.core.owing import Owed, owed, runs_at_once
+from horae.core.prospect import Prospect, changed_view
+from horae.core.schedule import Once
+from horae.core.slot import JobView, defined_late
+from horae.core.update import IMMEDIATE
+from horae.core.wanted import Wanted
+from horae.errors import shown
+from horae.store.port import JobRecord
+
+MOST_OWING = 1_000
+_NAMED = 5
+_SECOND = timedelta(seconds=1)
+
+
+def foreseen(outlook: Outlook, compared: Comparison, now: datetime) -> list[Finding]:
+    """What is wrong with the future of a plan: schedules that cannot be asked, slots that cannot start."""
+    changing = {each.name: each for each in compared.changing}
+    found = []
+    for name, reason in sorted(outlook.unasked.items()):
+        message = f"The schedule of job {shown(name)} cannot be asked here: {reason}"
+        if name in changing and not _answers(changing[name], now):
+            hint = "Apply it where its module can be imported, or correct the schedule."
+            found.append(Finding("error", name, message, hint))
+        else:
+            hint = "Plan where its module can be imported, to see its occurrences."
+            found.append(Finding("warning", name, message, hint))
+    for name, seen in sorted(outlook.forecasts.items()):
+        if name in changing and seen.unschedulable and not seen.starts:
+            slots = "Its only slot" if seen.unschedulable == 1 else f"None of its {seen.unschedulable} slots"
+            can = "cannot start" if seen.unschedulable == 1 else "can start"
+            message = f"Job {shown(name)}: {slots[0].lower()}{slots[1:]} until {rfc3339(seen.until)} {can}"
+            hint = "Give it a longer window, or fewer constraints."
+            found.append(Finding("warning", name, f"{message}: its window leaves no moment", hint))
+    return found
+
+
+def _answers(each: Compared, now: datetime) -> bool:
+    try:
+        if each.spec.schedule is not None:
+            each.spec.schedule.next(now)
+    except Exception:  # noqa: BLE001 - a user's own schedule may raise anything
+        return False
+    return True
+
+
+def notes(
+    wanted: Wanted, compared: Comparison, jobs: Mapping[str, JobRecord], have: Having, now: datetime
+) -> list[str]:
+    found = []
+    by_state: dict[JobState, list[str]] = {}
+    for spec in wanted.specs:
+        job = jobs.get(spec.name)
+        if job is not None and spec.name not in wanted.stated and job.state is not JobState.ENABLED:
+            by_state.setdefault(job.state, []).append(spec.name)
+    for state, names in sorted(by_state.items()):
+        stays, whose = ("stays", "its") if len(names) == 1 else ("stay", "their")
+        found.append(f"{listed(names)} {stays} {state}: {whose} state is not said")
+    given = [each for each in compared.changing if each.present is not None and each.spec.owner is None]
+    others = [each.name for each in given if each.present is not None and each.present.owner != "local"]
+    if others:
+        found.append(f"{listed(others)} {'keeps its owner' if len(others) == 1 else 'keep their owners'}")
+    overdue = sum(job.wake_at is not None and job.wake_at <= now for job in jobs.values())
+    if overdue > MOST_OWING:
+        found.append(f"of {overdue} jobs that nobody has planned, what {MOST_OWING} owe was looked at")
+    if compared.changing and not have.is_known:
+        found.append("no node is alive, or none says all that it has: whether the work can be done is not known")
+    return found
+
+
+def notes_of_slots(compared: Comparison, both: Sequence[Prospect], now: datetime) -> list[str]:
+    """What becomes of slots that nobody would look for among the occurrences: of a Once that comes too late, and of a
+    new schedule where runs were born already."""
+    found = []
+    sides = {each.name: each for each in both}
+    for each in compared.changing:
+        schedule, side = each.spec.schedule, sides.get(each.name)
+        if isinstance(schedule, Once) and each.spec.state is JobState.ENABLED:
+            if each.present is None:
+                found += _late(each, schedule, now)
+            elif any(change.path == "schedule" for change in each.changes):
+                found += _too_early(each.name, schedule, None if side is None else side.after, now)
+        unborn = [] if side is None or not _answers(each, now) else side.unborn()
+        if unborn and side is not None and side.after is not None:
+            slots = "slot" if len(unborn) == 1 else "slots"
+            runs = "does not run" if len(unborn) == 1 else "do not run"
+            until = rfc3339(side.after.planned_until)
+            found.append(
+                f"{each.name}: {len(unborn)} {slots} of the new schedule up to {until} {runs}, from "
+                f"{rfc3339(unborn[0])} on: runs there were born already, beyond the horizon of the update, and stay"
+            )
+    return found
+
+
+def _late(each: Compared, schedule: Once, now: datetime) -> list[str]:
+    """Of a job that is defined after its only slot."""
+    if not defined_late(schedule, now):
+        return []
+    view = changed_view(None, each.name, schedule, each.settings, each.spec.state, now, IMMEDIATE)
+    if view is None:
+        return []
+    behind = replace(view, planned_until=schedule.at - _SECOND, first_seen=True)
+    grace = f"its grace of {format_duration(each.settings.misfire_grace)}"
+    at = f"{each.name}: its only slot, {rfc3339(schedule.at)}, has passed"
+    if runs_at_once(behind, now):
+        return [f"{at}: it will run at once, within {grace}"]
+    return [f"{at}, longer ago than {grace}: it will be recorded as missed"]
+
+
+def _too_early(name: str, schedule: Once, after: JobView | None, now: datetime) -> list[str]:
+    """Of a job whose new schedule has its only slot before it speaks."""
+    begin = max((stage.until for stage in after.former), default=now) if after is not None else now
+    if schedule.at > begin:
+        return []
+    at = f"{name}: its only slot, {rfc3339(schedule.at)},"
+    if schedule.at <= now:
+        return [f"{at} has passed: it will not run"]
+    return [f"{at} lies before the new schedule speaks, after {rfc3339(begin)}: it will not run"]
+
+
+def debts(jobs: Iterable[JobRecord], now: datetime) -> list[Owed]:
+    """What is owed now, which the change does not take away: of jobs whose time has come and that nobody planned."""
+    found = []
+    waiting = [job for job in jobs if job.wake_at is not None and job.wake_at <= now]
+    for job in waiting[:MOST_OWING]:
+        view = job_view(job)
+        if view is not None:
+            own = job.definition.spec.schedule
+            late = own is not None and defined_late(own, job.created_at)
+            found.append(_debt(replace(view, first_seen=late), now))
+    return [each for each in found if each is not None]
+
+
+def _debt(view: JobView, now: datetime) -> Owed | None:
+    try:
+        return owed(view, now)
+    except Exception:  # noqa: BLE001 - a user's own schedule may raise anything; that is told by its own finding
+        return None
+
+
+def listed(names: Sequence[str]) -> str:
+    left = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {left} more" if left > 0 else "")
