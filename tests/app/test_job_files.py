@@ -234,3 +234,15 @@ def test_what_is_wrong_with_a_file_of_statements_is_told_with_its_place(
 ) -> None:
     with pytest.raises(InvalidFile, match=message):
         read_jobs_of(written(tmp_path, text, "jobs.sql"), "default")
+
+
+def test_a_schedule_of_ones_own_in_a_file_is_loaded_where_it_may_be_imported(tmp_path: Path) -> None:
+    text = '[jobs.own]\ncustom = "tests.app.own_schedule:Hourly"\nsql = "SELECT 1"\n'
+    app = Horae("sqlite://", settings={"tee": False, "modules": ["tests.app"]})
+    app.job_file(written(tmp_path, text))
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("2h")
+        assert await states(app, "own") == ["COMPLETED"] * 2
+
+    simulate(app, body)

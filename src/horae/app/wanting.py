@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from horae.app.jobfiles import FileJobs, check_apart, read_file, read_jobs_of
+from horae.app.loading import finder
+from horae.core.custom import Custom, loaded
 from horae.core.job import JobSpec
+from horae.core.schedule import Union
 from horae.core.tomllines import TomlLines
 from horae.core.wanted import Wanted as Wanted
 from horae.core.wanted import wanted_of
@@ -19,14 +23,20 @@ if TYPE_CHECKING:
 _HINT = "Give a file, a folder, module:app, an app, JobSpecs, or the structure of jobs.toml as a mapping."
 
 
-def wanted_by(app: Definitions) -> Wanted:
-    """What an app's code says, and its files. The code says nothing of the state of a job that is there already."""
+def wanted_by(app: Definitions, modules: Sequence[str] = ()) -> Wanted:
+    """What an app's code says, and its files. The code says nothing of the state of a job that is there already.
+    Schedules of users' own are looked for under `modules`, and in what is imported already."""
     files = app.files.values()
     specs = app.specs()
     namespaces = {namespace for each in files for namespace in each.namespaces}
     if len(specs) > sum(len(each.specs) for each in files) or not files:
         namespaces.add(app.namespace)
     stated = frozenset[str]().union(*(each.stated for each in files))
+    find = finder(modules)
+    specs = [
+        replace(spec, schedule=loaded(spec.schedule, find)) if isinstance(spec.schedule, Custom | Union) else spec
+        for spec in specs
+    ]
     return Wanted(tuple(specs), app.pools, frozenset(namespaces), stated, app.defaults)
 
 
@@ -35,7 +45,8 @@ def wanted_at(targets: Sequence[str]) -> Wanted:
     # Imported here: an app is made of this, and makes apps.
     from horae.app.targets import load_targets
 
-    return wanted_by(load_targets(targets).app)
+    app = load_targets(targets).app
+    return wanted_by(app, app.tuning.modules)
 
 
 def places_at(targets: Sequence[str], names: Collection[str]) -> dict[str, str]:

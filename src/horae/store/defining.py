@@ -10,11 +10,12 @@ from typing import Any
 
 from horae.core import ids
 from horae.core.access import LOCAL_NAME, user_uuid
+from horae.core.custom import Custom, loaded
 from horae.core.diff import diff_definitions
 from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec, parse_settings
 from horae.core.lifecycle import JobState
-from horae.core.schedule import Cron, Once
+from horae.core.schedule import Cron, Once, Union
 from horae.core.update import Update
 from horae.errors import NamespaceConflict, VersionConflict, shown
 from horae.store import checking
@@ -319,6 +320,8 @@ class Definer:
         """The spec without its state, which is the row's, and its owner, which the catalog knows; with intervals that
         have no start counted from the job's first definition."""
         schedule = None if spec.schedule is None else spec.schedule.anchored(moment(at))
+        if isinstance(schedule, Custom | Union) and self.work.cache.find is not None:
+            schedule = loaded(schedule, self.work.cache.find)
         if schedule is spec.schedule and spec.state is JobState.ENABLED and spec.owner is None:
             return spec
         return replace(spec, schedule=schedule, state=JobState.ENABLED, owner=None)
