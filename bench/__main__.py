@@ -26,7 +26,8 @@ def main() -> int:
     for each in short:
         print(f"short of target: {each}", file=sys.stderr)
     codes = [ddl.main(), external.main([]), catalog.main(options), engine.main(options), declarative.main(options)]
-    codes += [plan.main(options), simulate.main(options), service.main(options), pages.main([])]
+    codes += [plan.main(options), simulate.main(["--rounds", "1"] if options else [])]
+    codes += [service.main(options), pages.main([])]
     return 1 if short or any(codes) else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,9 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_page_stands_by_itself_wide_and_narrow(scheme: Literal["light", "dark"], tmp_path: Path) -> None:
     file = tmp_path / "day.html"
-    file.write_text(made(), encoding="utf-8")
+    # In a thread: where a browser was driven before, this one has a loop of its own going.
+    with ThreadPoolExecutor(1) as aside:
+        file.write_text(aside.submit(made).result(), encoding="utf-8")
     page = house.driver().new_page("about:blank", color_scheme=scheme)
     guard = Guard(file.as_uri())
     guard.watch(page.context)

@@ -18,6 +18,7 @@ BEGIN
     FROM pg_tables WHERE schemaname = 'sys' AND tablename NOT IN ('schema_migrations', 'users');
     EXECUTE 'TRUNCATE ' || found || ' RESTART IDENTITY CASCADE';
     DELETE FROM sys.users WHERE user_name <> 'local';
+    UPDATE sys.users SET password_hash = NULL WHERE user_name = 'local';
     PERFORM setval('sys.run_numbers', 1, false);
 END $$
 """
