@@ -6,13 +6,12 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.databases import Databases
 from tests.torture.applier import CLOCK, applied
+from tests.torture.conftest import MakeUrl
 from tests.torture.crew import SEEDS
 from tests.torture.drivers import AFTER, BEFORE, STATEMENT, TappedCatalog, opened
 from tests.torture.evidence import dump
@@ -21,7 +20,6 @@ from horae.core.job import JobSpec, TaskSpec
 from horae.core.schedule import Cron
 from horae.errors import PlanMoved, VersionConflict
 
-MakeUrl = Callable[[str], str]
 BLOWS = [(STATEMENT, 2), (STATEMENT, 14), (BEFORE, 1), (AFTER, 1)]
 if len(SEEDS) > 3:
     BLOWS += [(STATEMENT, times) for times in range(3, 36, 2)]
@@ -61,17 +59,6 @@ every = "1h"
 sql = "SELECT 1"
 depends_on = ["changed"]
 """
-
-
-@pytest.fixture
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeUrl:
-    def make(store: str) -> str:
-        if store == "sqlite":
-            return str(tmp_path / "horae.db")
-        databases: Databases = request.getfixturevalue("databases_18")
-        return databases.emptied()
-
-    return make
 
 
 async def said(store: TappedCatalog) -> dict[str, Any]:

@@ -8,12 +8,11 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from tests.store.databases import Databases
+from tests.torture.conftest import MakeUrl
 from tests.torture.crew import KEEPER, SEEDS, Keeper, Member, define, due_jobs, finish_alone, start_worker
 from tests.torture.drivers import AFTER, BEFORE, Blow, opened
 from tests.torture.evidence import Snapshot, check_finished, dump, integrity, query
@@ -33,21 +32,6 @@ SELECT cast(r.job_run_uuid AS text), a.run_no, a.fence, a.position, a.attempt_no
     cast(r.assigned_node_uuid AS text), r.fence, r.state, cast(a.node_uuid AS text)
 FROM sys.task_attempts a JOIN sys.job_runs r ON r.run_no = a.run_no
 """
-
-MakeUrl = Callable[[str], str]
-
-
-@pytest.fixture
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeUrl:
-    """Where an empty catalog is, by the name of the store."""
-
-    def make(store: str) -> str:
-        if store == "sqlite":
-            return str(tmp_path / "horae.db")
-        databases: Databases = request.getfixturevalue("databases_18")
-        return databases.emptied()
-
-    return make
 
 
 async def late_words(store: Catalog, url: str, dead: UUID) -> None:

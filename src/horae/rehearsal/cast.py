@@ -114,7 +114,7 @@ async def cast_of_catalog(service: Service, configuration: Configuration | None 
         pasts |= {name: _past((str(each.state), each.seconds) for each in runs) for name, runs in found.items()}
     # Whoever sees not all of a catalog is not told of its pools; asking would be a refusal in its audit trail.
     sees_all = service.gate.is_open or service.views.seen is None
-    pools = {str(row[0]): int(row[1]) for row in await service.store.select(_POOLS)} if sees_all else {}
+    pools = await service.store.pools() if sees_all else {}
     slots = (await service.store.settings()).get(_SLOTS)
     return Cast(
         tuple(_recorded(record, pasts.get(record.name, Past())) for record in records),
