@@ -36,10 +36,10 @@ def test_a_user_is_created_signs_in_gets_another_password_and_is_dropped(closed:
     expect(page.locator("#password-dialog")).to_contain_text(name)
     assert not scanning.faults(page) + scanning.pale(page)
     page.locator("#password-field").fill(NEW)
+    # Their sessions end: a page that looks on notices when it asks next, which may be at once.
+    other.guard.bear(401)
     page.locator("#password-go").click()
     toast(page, f"altered user {name}")
-    # Their sessions end: a page that looks on notices when it asks next.
-    other.guard.bear(401)
     late = visit(closed)
     with late.guard.expecting(401):
         late.open("/login")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 from types import TracebackType
 
 _SECONDS = 30.0
@@ -80,6 +81,17 @@ class Terminal:
             if shown is not None:
                 return shown
         raise AssertionError(f"Ctrl-C did nothing: {self.transcript!r}")
+
+    def is_busy(self) -> None:
+        """Waits until the program has begun to compute: until it has used a second more of a processor."""
+        deadline, begun = time.monotonic() + _SECONDS, self._used()
+        while self._used() < begun + 1.0:
+            assert time.monotonic() < deadline, f"nothing is under way: {self.transcript!r}"
+            time.sleep(0.01)
+
+    def _used(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def ended(self) -> int:
         """Waits for its end; its exit code."""

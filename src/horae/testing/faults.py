@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -28,24 +27,6 @@ FAULTY = frozenset(
     }
 )
 """What fails; reading does not, or a test could not look."""
-VERBS = FAULTY | {
-    "close",
-    "drop",
-    "history",
-    "jobs",
-    "join",
-    "leave",
-    "nodes",
-    "now",
-    "previous_starts",
-    "read_output",
-    "reschedule",
-    "retain",
-    "runs",
-    "set_pool",
-    "set_state",
-    "totals",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +45,10 @@ class FaultyCatalog(Catalog):
     outage = False
     random = Random(0)  # noqa: S311 - chance for tests
     failed = 0
-    under_way: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
-    """Around every verb: a server that answers in real time makes simulated time wait."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
-        if name not in VERBS:
-            return value
-        return functools.partial(_attempted if name in FAULTY else _waited, self, value)
+        return functools.partial(_attempted, self, value) if name in FAULTY else value
 
 
 async def _attempted(
@@ -84,14 +61,8 @@ async def _attempted(
     if draw < faults.lost + faults.conflict:
         store.failed += 1
         raise StoreConflict("Lost against nobody, says the simulation")
-    with store.under_way():
-        answer = await verb(*arguments, **keywords)
+    answer = await verb(*arguments, **keywords)
     if draw < faults.lost + faults.conflict + faults.unknown:
         store.failed += 1
         raise StoreUnavailable("The answer was lost, says the simulation", outcome_unknown=True)
     return answer
-
-
-async def _waited(store: FaultyCatalog, verb: Callable[..., Awaitable[Any]], *arguments: Any, **keywords: Any) -> Any:
-    with store.under_way():
-        return await verb(*arguments, **keywords)

@@ -39,6 +39,7 @@ from horae.runners import waiting
 from horae.runners.processes import Processes
 from horae.testing.alternation import Alternation
 from horae.testing.faults import Faults, FaultyCatalog
+from horae.testing.holding import held
 from horae.testing.turns import Turns
 from horae.testing.virtual_loop import VirtualLoop
 
@@ -227,14 +228,15 @@ class Simulation:
     def _make(self) -> FaultyCatalog:
         if self.store is not None and self._app.url == "sqlite://":
             return self.store
-        self.store = FaultyCatalog(make_driver(self._app.url, clock=lambda: self.now), finder(self._tuning.modules))
+        driver = make_driver(self._app.url, clock=lambda: self.now)
+        if driver.dialect != "sqlite":
+            driver = held(driver, self._loop.holding)
+        self.store = FaultyCatalog(driver, finder(self._tuning.modules))
         self.store.random = self._random
-        if self.store.driver.dialect != "sqlite":
-            self.store.under_way = self._loop.holding
         return self.store
 
     async def _ready(self, store: FaultyCatalog) -> None:
-        with self._loop.background(), store.under_way():
+        with self._loop.background():
             await ready(store)
         for node in await store.nodes():
             if node.state == "ALIVE" and not node.lock_free:
@@ -249,8 +251,7 @@ async def _killed(engine: Engine, store: FaultyCatalog | None) -> None:
     await engine.crash()
     if store is not None:
         # What the system does with a killed process' locks.
-        with store.under_way():
-            await store.driver.free_lock(engine.node)
+        await store.driver.free_lock(engine.node)
 
 
 class _SimulatedHost(Host):
