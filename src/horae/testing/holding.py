@@ -1,5 +1,7 @@
-"""A driver whose server answers in real time, for simulated time: the clock stands still while an answer is awaited,
-and moves while nobody asks anything, even inside a transaction."""
+"""A driver whose server answers in real time, on simulated time: the clock stands still for every answer.
+
+It moves while nobody asks anything, even inside a transaction.
+"""
 
 from __future__ import annotations
 

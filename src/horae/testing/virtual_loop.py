@@ -21,11 +21,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context
 from heapq import heapify, heappop, heappush
 from random import Random
-from selectors import DefaultSelector, SelectorKey
 from typing import Any, TypeVar, TypeVarTuple
+
+from horae.testing.descriptors import Descriptors, in_background
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -40,30 +41,6 @@ _POLL_EVERY = 64
 """Turns between two looks at descriptors that nobody waits for: a look costs about as much as a turn."""
 _FEW_CANCELLED = 100
 _STEPS = frozenset(("TaskStepMethWrapper", "task_wakeup", "__step", "__wakeup"))
-_background: ContextVar[bool] = ContextVar("_background", default=False)
-
-
-class _Descriptors(DefaultSelector):
-    """Knows the `strangers`: descriptors that were registered, or last changed, by somebody not in the background."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.strangers: set[int] = set()
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        return self._noted(super().register(fileobj, events, data))
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        return self._noted(super().modify(fileobj, events, data))
-
-    def unregister(self, fileobj: Any) -> SelectorKey:
-        key = super().unregister(fileobj)
-        self.strangers.discard(key.fd)
-        return key
-
-    def _noted(self, key: SelectorKey) -> SelectorKey:
-        (self.strangers.discard if _background.get() else self.strangers.add)(key.fd)
-        return key
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -80,7 +57,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     # What asyncio's loop is made of; typeshed does not tell.
     _ready: deque[asyncio.Handle]
-    _selector: _Descriptors
+    _selector: Descriptors
     _stopping: bool
     _thread_id: int | None
     _timer_cancelled_count: int
@@ -90,8 +67,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     _process_events: Callable[[Any], None]
     _write_to_self: Callable[[], None]
 
-    def __init__(self, seed: int | None = None, *, patience: float = 0.05, strict: bool = True) -> None:
-        """`patience`: how long a stranger's descriptor may be silent before time moves on, in real seconds."""
+    def __init__(self, seed: int | None = None, *, patience: float = 2.0, strict: bool = True) -> None:
+        """`patience`: how long a stranger's descriptor may be silent before time moves on, in real seconds. It is given
+        once: until that descriptor speaks again, time does not wait for it."""
         self.failures: list[dict[str, Any]] = []
         self.patience = patience
         self.strict = strict
@@ -105,7 +83,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._held = 0
         self._held_lock = threading.Lock()
         self._raised = 0
-        super().__init__(_Descriptors())
+        super().__init__(Descriptors())
         self._strangers = self._selector.strangers
         self._strangers.clear()  # asyncio's pipe to itself is none
         self.set_debug(False)
@@ -141,7 +119,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         handle = asyncio.TimerHandle(tick / TICKS, callback, args, self, context)
         handle._scheduled = True  # type: ignore[attr-defined]  # asyncio counts it if it is cancelled while this holds
         self._timers_set += 1
-        heappush(self._late_timers if _background.get() else self._timers, (tick, self._timers_set, handle))
+        heappush(self._late_timers if in_background.get() else self._timers, (tick, self._timers_set, handle))
         if tick <= self._now:
             self._has_due = True
         return handle
@@ -259,11 +237,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         Nobody has patience with their descriptors, and their timers make no moments: they fire at the next one that
         somebody else makes, or the limit. It is the context that counts, so whatever they start is of their kind.
         """
-        token = _background.set(True)
+        token = in_background.set(True)
         try:
             yield
         finally:
-            _background.reset(token)
+            in_background.reset(token)
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*_Ts], _T], *args: *_Ts) -> asyncio.Future[_T]:
         """Held until the thread or process has ended, even if nobody waits for it any more."""
@@ -316,7 +294,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if self._held:
                 self._poll(None)
             elif self._strangers:
-                self._poll(self.patience)
+                self._be_patient()
             held = self._held  # read before `_ready`: an answer is ready before it is no longer held
             if self._ready:
                 return
@@ -340,9 +318,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._collect_due()
             return
 
-    def _poll(self, timeout: float | None) -> None:
-        if events := self._selector.select(timeout):
+    def _be_patient(self) -> None:
+        silent = self._selector.silent
+        if self._strangers <= silent:
+            self._poll(0)
+        elif not self._poll(self.patience):
+            silent.update(self._strangers)
+
+    def _poll(self, timeout: float | None) -> bool:
+        events = self._selector.select(timeout)
+        if events:
+            self._selector.silent.difference_update(key.fd for key, _ in events)
             self._process_events(events)
+        return bool(events)
 
     def _collect_due(self) -> None:
         """What is due becomes ready, in the order of its moments."""
