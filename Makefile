@@ -3,6 +3,9 @@ BIN := .venv/bin
 DEV := .venv/.ready-dev
 PEERS := .venv/.ready-bench
 
+# Where it is set, each of the hundreds of processes that tests start would compile everything it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test torture check format bench docs pictures lock golden clean
 

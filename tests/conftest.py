@@ -12,6 +12,11 @@ from tests.store.databases import Databases  # noqa: E402 - asserts must be regi
 from tools.postgres import PostgresServer, running_postgres  # noqa: E402 - as above
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: nobody waits for one of them at the end."""
+    items.sort(key=lambda item: "tests/torture/" not in item.nodeid)
+
+
 @pytest.fixture(scope="session")
 def postgres_18() -> Iterator[PostgresServer]:
     with running_postgres(18) as server:
