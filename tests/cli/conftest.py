@@ -1,10 +1,12 @@
-"""A small krontab that the command line tests share."""
+"""What the command line tests share: a small krontab, and a server without jobs or engine."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.web.serving import Served, serving
 
 
 @pytest.fixture
@@ -17,3 +19,9 @@ def krontab(tmp_path: Path) -> Path:
         "0 * * * * @policy(suspend=true) name=asleep command=/usr/bin/sync\n"
     )
     return path
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with serving(f"sqlite:///{tmp_path / 'served.db'}", define=lambda app: None, is_running=False) as served:
+        yield served

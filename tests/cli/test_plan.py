@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 
 import pytest
 from tests.cli.inside import inside
+from tests.cli.planning import prepare, rewritten
 from tests.cli.terminal import Terminal
-from tests.web.serving import Served, serving
+from tests.web.serving import Served
 
 from horae import Cron, Horae
 from horae.core.job import JobSpec, TaskSpec
@@ -38,15 +38,7 @@ pool = "db"
 
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("jobs.toml").write_text(FILE)
-    inside("migrate", "--store", "sqlite:///horae.db")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
-    with serving(f"sqlite:///{tmp_path / 'served.db'}", define=lambda app: None, is_running=False) as served:
-        yield served
+    prepare(tmp_path, monkeypatch, FILE)
 
 
 def planned(*arguments: str) -> dict[str, Any]:
@@ -54,12 +46,6 @@ def planned(*arguments: str) -> dict[str, Any]:
     assert done.code == 0, done.errors
     found: dict[str, Any] = json.loads(done.out)
     return found
-
-
-def rewritten(before: str, after: str) -> None:
-    text = Path("jobs.toml").read_text()
-    assert before in text
-    Path("jobs.toml").write_text(text.replace(before, after))
 
 
 def test_a_plan_is_shown_applied_by_its_number_and_then_there_is_nothing_to_do() -> None:

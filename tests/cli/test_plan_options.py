@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.cli.inside import inside
-from tests.web.serving import Served, serving
+from tests.cli.planning import prepare, rewritten
+from tests.web.serving import Served
 
 from horae import Horae
 
@@ -22,21 +22,7 @@ sql = "SELECT 1"
 
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("jobs.toml").write_text(FILE)
-    inside("migrate", "--store", "sqlite:///horae.db")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
-    with serving(f"sqlite:///{tmp_path / 'served.db'}", define=lambda app: None, is_running=False) as served:
-        yield served
-
-
-def rewritten(before: str, after: str) -> None:
-    text = Path("jobs.toml").read_text()
-    assert before in text
-    Path("jobs.toml").write_text(text.replace(before, after))
+    prepare(tmp_path, monkeypatch, FILE)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from horae.store.driver import Driver
 
@@ -22,8 +22,7 @@ _WAITS = frozenset({"changed", "foreign", "run_text"})
 
 def held(driver: Driver, holding: Holding) -> Driver:
     """The driver; whatever it waits for is inside `holding`."""
-    held_driver: Any = _Held(driver, holding)
-    return held_driver  # type: ignore[no-any-return]  # has all that the driver has
+    return cast("Driver", _Held(driver, holding))
 
 
 class _Held:
