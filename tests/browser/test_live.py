@@ -126,6 +126,17 @@ def test_a_swap_keeps_the_focus_and_does_not_disturb_somebody_who_types(stage: S
     expect(page.get_by_label("Payload")).to_be_focused()
 
 
+def test_a_dialog_gives_the_focus_back_to_what_was_swapped_in_for_its_opener(stage: Stage, visit: Visit) -> None:
+    name = stage.job()
+    page = visit(stage).live(f"/jobs/{name}")
+    page.get_by_role("button", name="Run now").click()
+    stage.ask("POST", f"/jobs/{name}/pause", {"note": "behind your back"})
+    expect(page.locator("#paused-notice")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#trigger")).not_to_be_visible()
+    expect(page.locator("#open-trigger")).to_be_focused()
+
+
 def test_whoever_has_no_job_yet_is_told_how_to_begin(visit: Visit) -> None:
     with staged("sqlite://", define=lambda app: None) as stage:
         visitor = visit(stage, permissions=["clipboard-read", "clipboard-write"])

@@ -49,12 +49,13 @@ class Checked:
 
     async def __call__(self, connection: Connection) -> None:
         is_old = monotonic() - self._used.get(connection, float("-inf")) > FRESH
-        if is_old or _has_been_told(connection):
+        if is_old or has_been_told(connection):
             await Pool.check_connection(connection)
         self._used[connection] = monotonic()
 
 
-def _has_been_told(connection: Connection) -> bool:
+def has_been_told(connection: Connection) -> bool:
+    """Whether something has come that nobody asked for: most often, that the server ends the connection."""
     waiting = poll()
     waiting.register(connection.fileno(), POLLIN)
     return bool(waiting.poll(0))

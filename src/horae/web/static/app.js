@@ -98,14 +98,11 @@ export function tick(within = document) {
   }
 }
 function moveDay() {
-  const at = new Date(now());
-  const minute = at.getHours() * 60 + at.getMinutes();
+  const minute = new Date(now()).getHours() * 60 + new Date(now()).getMinutes();
   $("dayrule")?.querySelector(".dayrule-now").setAttribute("x", minute - 1.5);
   $("dayrule")?.querySelector(".dayrule-past").setAttribute("width", minute);
 }
-for (const element of document.querySelectorAll("[data-zone]")) {
-  element.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "local";
-}
+for (const each of document.querySelectorAll("[data-zone]")) each.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "local";
 tick();
 moveDay();
 setInterval(() => { if (!document.hidden) { tick(); moveDay(); } }, 1000);
@@ -221,6 +218,9 @@ export function bodyOf(form) {
   }
   return body;
 }
+export const origins = new WeakMap(); // dialog: what had the focus before it, or what has been swapped for that
+/** Shows a dialog, which gives the focus back when it closes. */
+export const present = (dialog) => { origins.set(dialog, document.activeElement); dialog.showModal(); };
 /** Asks a question with yes and no. */
 export function confirmed(text, title = "Yes", danger = false) {
   const dialog = $("confirm");
@@ -229,7 +229,7 @@ export function confirmed(text, title = "Yes", danger = false) {
   yes.textContent = title;
   yes.className = danger ? "button danger" : "button primary";
   dialog.returnValue = "no";
-  dialog.showModal();
+  present(dialog);
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
 /* A page that is about to be left asks for nothing more: what it shows may be gone, as a job that was dropped. */
@@ -300,7 +300,7 @@ function open(dialog, opener) {
   dialog.dispatchEvent(new CustomEvent("horae:open", { detail: opener }));
   around?.close();
   fold(opener);
-  dialog.showModal();
+  present(dialog);
 }
 /** Says beside a field what its time comes to. */
 function previewMoment(field) {
@@ -336,6 +336,8 @@ document.addEventListener("click", async (event) => {
   }
 });
 document.addEventListener("close", (event) => {
+  const [origin, focused] = [origins.get(event.target), document.activeElement];
+  if (focused === document.body || event.target.contains(focused)) origin?.focus({ preventScroll: true });
   if (event.target.contains($("toasts"))) for (const box of $("toasts").querySelectorAll(".tone-bad")) box.remove();
   document.body.append($("toasts"));
 }, true);
@@ -392,6 +394,6 @@ document.addEventListener("keydown", (event) => {
   }
   if (event.key === "g") after_g = Date.now();
   else if (event.key === "/" && $("search")) { event.preventDefault(); $("search").focus(); }
-  else if (event.key === "?") $("help")?.showModal();
+  else if (event.key === "?") present($("help"));
   else if (event.key === "t") nextTheme();
 });

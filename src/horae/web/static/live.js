@@ -7,7 +7,7 @@
    have changed since the page was made. A section with data-live-event is not swapped: it is told "horae:change". Data of
    `event: overview` comes as "horae:overview" to pages that have a data-live-overview somewhere. */
 
-const { setNow, toast } = await import(`./app.js${new URL(import.meta.url).search}`);
+const { origins, setNow, toast } = await import(`./app.js${new URL(import.meta.url).search}`);
 
 const PAUSE = 500;
 const indicator = document.getElementById("live");
@@ -106,14 +106,18 @@ export function swap(old, fresh) {
   const checked = new Set([...old.querySelectorAll("input[type=checkbox][data-keep-checked]:checked")].map((each) => each.value));
   const opened = [...old.querySelectorAll("details[id][open]")].map((each) => each.id);
   const tabs = [...old.querySelectorAll('[role="tab"][aria-selected="true"]')].map((each) => each.id);
-  const path = held ? pathTo(old, held) : null;
+  const held_path = held && pathTo(old, held);
+  const given_back = [...document.querySelectorAll("dialog[open]")].map((dialog) => [dialog, origins.get(dialog)])
+    .filter(([, origin]) => old.contains(origin)).map(([dialog, origin]) => [dialog, origin.id, pathTo(old, origin)]);
   const taken = document.importNode(fresh, true);
   old.replaceWith(taken);
   for (const [id, left, top] of scrolled) { const each = document.getElementById(id); if (each) [each.scrollLeft, each.scrollTop] = [left, top]; }
   for (const each of taken.querySelectorAll("input[type=checkbox][data-keep-checked]")) each.checked = checked.has(each.value);
   for (const id of opened) { const each = document.getElementById(id); if (each) each.open = true; }
   for (const id of tabs) { const each = document.getElementById(id); if (each?.getAttribute("aria-selected") === "false") each.click(); }
-  if (held) ((held.id && document.getElementById(held.id)) || follow(taken, path))?.focus({ preventScroll: true });
+  const successor = (id, path) => (id && document.getElementById(id)) || follow(taken, path);
+  for (const [dialog, id, path] of given_back) origins.set(dialog, successor(id, path));
+  if (held) successor(held.id, held_path)?.focus({ preventScroll: true });
   taken.dispatchEvent(new CustomEvent("horae:swapped", { bubbles: true }));
 }
 function pathTo(from, element) {

@@ -1,11 +1,11 @@
 /* People: a token's secret is shown once, a grant is put into words, a secret's name goes into its address. */
 
-const { toast } = await import(`./app.js${new URL(import.meta.url).search}`);
+const { present, toast } = await import(`./app.js${new URL(import.meta.url).search}`);
 const $ = (id) => document.getElementById(id);
 
 $("token-form")?.addEventListener("horae:done", (event) => {
   $("token-secret").textContent = event.detail.secret;
-  $("secret-once-dialog").showModal();
+  present($("secret-once-dialog"));
   $("token-form").reset();
 });
 $("secret-once-dialog")?.addEventListener("close", () => {
