@@ -133,11 +133,10 @@ assert horae.core.occurrence.due(view, at + timedelta(hours=1)).births
 from horae.core.report import RunRow, TaskRow, build_report
 from horae.core.attempt import TaskView, next_step
 from horae.core.dependency import check_graph
-from horae.core.diff import diff_definitions, diff_slots
+from horae.core.diff import diff_definitions
 from horae.core.job import JobSpec, TaskSpec
 job = JobSpec("a", horae.Cron("@daily"), (TaskSpec("t"),), settings={"retry": horae.Retry(3, "1m", jitter=0.5)})
 assert JobSpec.from_dict(job.to_dict()) == job and diff_definitions(job, None)
-assert diff_slots(job.schedule, horae.Every("1h", start=at), at, at + timedelta(days=2)).added
 assert str(build_report(RunRow("occ_x", "a", "COMPLETED", at), (TaskRow("run_x", "t", "SUCCESS"),)))
 assert next_step((TaskView("t", "PENDING"),), mode="parallel", now=at).start
 check_graph({"a": ["b"], "b": []})
