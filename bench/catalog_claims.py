@@ -34,6 +34,7 @@ from bench.catalog_common import (
     spread,
 )
 from bench.timing import table
+from horae.core.ids import job_uuid
 from horae.core.job import JobSpec
 from horae.store.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
@@ -184,7 +185,7 @@ def _process(end: Connection, url: str, at: datetime, workers: int, connections:
 async def _serve(end: Connection, url: str, at: datetime, workers: int, connections: int) -> None:
     store = Catalog(PostgresDriver(url, clock=ManualClock(at), connections=connections))
     await store.open()
-    await define_all(store, _specs())  # as every node does with the jobs its code has; now it knows them
+    await _get_to_know(store)
     nodes = [uuid4() for _ in range(workers)]
     for node in nodes:
         await store.join(node)
@@ -206,6 +207,13 @@ async def _serve(end: Connection, url: str, at: datetime, workers: int, connecti
             answers = await asyncio.gather(*(_until_nothing(claim) for claim in ways[way]))
             end.send((sum(count for count, _ in answers), [each for _, taken in answers for each in taken]))
     await store.close()
+
+
+async def _get_to_know(store: Catalog) -> None:
+    """Reads every definition, as a node that has been at work for a while has."""
+    wanted = [(str(job_uuid(spec.name)), 1) for spec in _specs()]
+    async with store.driver.transaction(write=False) as transaction:
+        await store._cache.load(transaction, wanted)  # noqa: SLF001 - nobody else has to ask for all of them
 
 
 async def _until_nothing(claim: Claimer) -> tuple[int, list[float]]:

@@ -59,9 +59,16 @@ class TappedSqliteTransaction(SqliteTransaction):
         return [await self.many(name, rows) for name, rows in writes]
 
     async def trip(
-        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+        self,
+        first: str,
+        writes: Sequence[tuple[str, Sequence[Row]]],
+        then: str,
+        meanwhile: Callable[[], None],
+        /,
+        **parameters: Any,
     ) -> tuple[list[int], list[Row]]:
         await self.rows(first, **parameters)
+        meanwhile()
         return await self.batch(writes), await self.rows(then, **parameters)
 
     def wake(self) -> None:

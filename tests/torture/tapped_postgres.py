@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,9 +34,16 @@ class TappedPostgresTransaction(PostgresTransaction):
         return [await self.many(name, rows) for name, rows in writes]
 
     async def trip(
-        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+        self,
+        first: str,
+        writes: Sequence[tuple[str, Sequence[Row]]],
+        then: str,
+        meanwhile: Callable[[], None],
+        /,
+        **parameters: Any,
     ) -> tuple[list[int], list[Row]]:
         await self.rows(first, **parameters)
+        meanwhile()
         return await self.batch(writes), await self.rows(then, **parameters)
 
     async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:

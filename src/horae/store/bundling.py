@@ -6,7 +6,7 @@ before the whole is. A part that fails may have written half of what it says, so
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -38,8 +38,10 @@ class Part:
     async def batch(self, writes: Writes, /) -> list[int]:
         return await self._whole.batch(writes)
 
-    async def trip(self, first: str, writes: Writes, then: str, /, **parameters: Any) -> tuple[list[int], list[Row]]:
-        return await self._whole.trip(first, writes, then, **parameters)
+    async def trip(
+        self, first: str, writes: Writes, then: str, meanwhile: Callable[[], None], /, **parameters: Any
+    ) -> tuple[list[int], list[Row]]:
+        return await self._whole.trip(first, writes, then, meanwhile, **parameters)
 
     async def ahead(self, writes: Writes, /) -> None:
         await self._whole.ahead(writes)

@@ -117,9 +117,16 @@ class Transaction(Protocol):
         """Runs several statements for many rows each, in order, as one trip where that is possible; their counts."""
 
     async def trip(
-        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+        self,
+        first: str,
+        writes: Sequence[tuple[str, Sequence[Row]]],
+        then: str,
+        meanwhile: Callable[[], None],
+        /,
+        **parameters: Any,
     ) -> tuple[list[int], list[Row]]:
-        """`first`, whose answer nobody needs; writes; `then`: one trip where possible. The writes' counts, its rows."""
+        """`first`, whose answer nobody needs; writes; `then`: one trip where possible. The writes' counts, its rows.
+        `meanwhile` is called once, while the store is at it where that is possible."""
 
     async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
         """Lets the store begin with writes while the caller works on; what is wrong with them is raised later."""

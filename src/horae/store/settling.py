@@ -60,28 +60,32 @@ class Settler:
         runs: list[Row] = []
         tasks: list[Row] = []
         attempts: list[Row] = []
-        jobs: dict[str, None] = {}
-        lines: list[tuple[int, str]] = []
-        for each, compiled in zip(settlements, definitions, strict=True):
-            _, attempt, _, _, _, result, affected = each.ends[0]
-            runs.append((each.run_no, node, each.fence, now, affected))
-            tasks.append((each.run_no, attempt, now, result))
-            attempts.append((each.run_no, attempt, now))
-            jobs[compiled.job_uuid] = None
-            lines.append((each.run_no, run_line(each.run_no, each.run_id[4:], "COMPLETED", each.fence, now)))
+        for _, run_no, fence, ends, _, _, _ in settlements:
+            _, attempt, _, _, _, result, affected = ends[0]
+            runs.append((run_no, node, fence, now, affected))
+            tasks.append((run_no, attempt, now, result))
+            attempts.append((run_no, attempt, now))
+        jobs = list(dict.fromkeys([compiled.job_uuid for compiled in definitions]))
         wanted = len(runs)
+        answers: list[Settled] = []
+
+        def audit() -> None:
+            settled, completed, lines = Verdict.SETTLED, RunState.COMPLETED, []
+            for run_id, run_no, fence, _, _, _, _ in settlements:
+                lines.append((run_no, run_line(run_no, run_id[4:], "COMPLETED", fence, now)))
+                answers.append(Settled(run_id, settled, completed))
+            self._audit_executed(lines, *((jobs[0], settlements[0].run_id[4:]) if wanted == 1 else (None, None)))
+
         writes = (("finish_plain_runs", runs), ("finish_plain_tasks", tasks), ("finish_plain_attempts", attempts))
-        counts, not_alone = await work.transaction.trip("lock_these_jobs", writes, "jobs_not_alone", jobs=list(jobs))
+        counts, not_alone = await work.transaction.trip("lock_these_jobs", writes, "jobs_not_alone", audit, jobs=jobs)
         if any(count != wanted for count in counts):
             return None
-        only = (next(iter(jobs)), settlements[0].run_id[4:]) if wanted == 1 else (None, None)
-        self._audit_executed(lines, *only)
         if any(compiled.pooled for compiled in definitions):
             # Others may have waited for its place.
             work.transaction.wake()
         if not_alone:
             await after_endings(work, [row[0] for row in not_alone])
-        return tuple([Settled(each.run_id, Verdict.SETTLED, RunState.COMPLETED) for each in settlements])
+        return tuple(answers)
 
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
         work = self.work

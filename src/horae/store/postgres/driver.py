@@ -26,7 +26,7 @@ from horae.store.driver import Clock, Row
 from horae.store.postgres.clock import ServerClock
 from horae.store.postgres.failures import shown_place, translated
 from horae.store.postgres.joining import PostgresJoined, clean, select
-from horae.store.postgres.pooling import Checked, Connection, Pool
+from horae.store.postgres.pooling import Checked, Connection, Pool, Prompt
 from horae.store.postgres.running import Callers
 from horae.store.postgres.transaction import PLANNING, PostgresMigrator, PostgresTransaction, Prepared, undo
 from horae.store.records import Rows
@@ -277,7 +277,7 @@ class PostgresDriver:
     def _made_pool(self, **options: Any) -> Pool:
         options = {"configure": _configure} | options
         kwargs = {"autocommit": True, "prepare_threshold": 1}
-        return Pool(self.url, open=False, timeout=self._patience, kwargs=kwargs, **options)
+        return Pool(self.url, connection_class=Prompt, open=False, timeout=self._patience, kwargs=kwargs, **options)
 
     async def _borrowed(self, pool: Pool | None) -> tuple[Pool, Connection]:
         """A connection, and the pool it goes back to: the store may be closed before that."""

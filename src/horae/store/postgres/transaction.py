@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -74,7 +74,13 @@ class PostgresTransaction:
             return [cursor.rowcount for cursor in cursors]
 
     async def trip(
-        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+        self,
+        first: str,
+        writes: Sequence[tuple[str, Sequence[Row]]],
+        then: str,
+        meanwhile: Callable[[], None],
+        /,
+        **parameters: Any,
     ) -> tuple[list[int], list[Row]]:
         bound = self._parameters(parameters)
         async with translated(first):
@@ -83,6 +89,7 @@ class PostgresTransaction:
                 await self._connection.execute(self._prepared.once[first], bound)
                 cursors = [await self._write(name, rows) for name, rows in writes]
                 last = await self._connection.execute(self._prepared.once[then], bound)
+                meanwhile()
             return [cursor.rowcount for cursor in cursors], await last.fetchall()
 
     async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:

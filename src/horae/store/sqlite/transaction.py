@@ -54,9 +54,16 @@ class SqliteTransaction:
         return [await self.many(name, rows) for name, rows in writes]
 
     async def trip(
-        self, first: str, writes: Sequence[tuple[str, Sequence[Row]]], then: str, /, **parameters: Any
+        self,
+        first: str,
+        writes: Sequence[tuple[str, Sequence[Row]]],
+        then: str,
+        meanwhile: Callable[[], None],
+        /,
+        **parameters: Any,
     ) -> tuple[list[int], list[Row]]:
         bound = self._bound(parameters)
+        meanwhile()
         self._rows(first, bound)
         return await self.batch(writes), self._rows(then, bound)
 
