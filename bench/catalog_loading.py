@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from pathlib import Path
 from time import perf_counter
@@ -55,6 +56,8 @@ def _apscheduler(kind: str, place: str, count: int) -> float:
     from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
     from apscheduler.schedulers.background import BackgroundScheduler
 
+    # As it is shut down it still tries to run what came due meanwhile, and tells of each job that it could not.
+    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
     url = f"sqlite:///{place}" if kind == "sqlite" else place.replace("postgresql://", "postgresql+psycopg://", 1)
     scheduler: Any = BackgroundScheduler(jobstores={"default": SQLAlchemyJobStore(url=url)}, timezone="UTC")
     scheduler.start(paused=True)

@@ -26,10 +26,15 @@ from horae.store.rows import JobRow, job_view, milliseconds, moment, optional_mi
 from horae.store.work import TERMINAL_BIRTHS, Active, Work
 
 ENDLESS = 1_000_000
+WORTH_SENDING = 50
+"""Births from which on it pays to have a store write their cursors while the rest is worked out."""
 _SCHEDULED = ("SCHEDULE", False, None, None)
 """Origin, recovery and coverage of a claim's run in the plain case."""
 _FRESH = (0, None)
 """What it has spent already, and which retry waits: nothing."""
+
+_Alone = tuple[int, int, int, str]
+"""The one slot that is due and the one after it, in milliseconds, then its second and its key."""
 
 
 class Planner:
@@ -88,62 +93,59 @@ class Planner:
         if start is None or self.careful:
             yield from rows
             return
-        known, now, moment_now, handlers, node = work.cache.known, work.now, work.moment, start.handlers, start.node
-        numbers, claims, started = work.numbers, work.claims, work.started
-        make_claim = Claim._make
-        enough = work.enough
-        runs: list[Row] = []
-        tasks: list[Row] = []
-        attempts: list[Row] = []
-        cursors: list[Row] = []
-        batches = {
-            "insert_started_runs": runs,
-            "insert_task_runs": tasks,
-            "insert_attempts": attempts,
-            "advance_cursors": cursors,
-        }
-        answers: dict[tuple[int, int], tuple[int, int, int, str] | None] = {}
+        known, moment_now, handlers = work.cache.known, work.moment, start.handlers
+        answers: dict[tuple[int, int], _Alone | None] = {}
+        found: _Alone | None
+        births: list[tuple[Compiled, _Alone]] = []
         for row in rows:
             job_uuid, version, cursor = row[0], row[2], row[4]
             compiled = known[job_uuid, version]
-            plain = self.slots > 0 and compiled.plain and row[3] == "ENABLED" and row[8] is None
+            found = None
+            plain = self.slots > len(births) and compiled.plain and row[3] == "ENABLED" and row[8] is None
             if compiled.since is not None:
                 plain = plain and cursor >= compiled.since
-            if not plain or job_uuid in active or (handlers is not None and not compiled.handlers <= handlers):
-                work.gather(batches)
-                yield row
-                continue
-            key = (id(compiled.rhythm), cursor)
-            if key in answers:
-                found = answers[key]
+            if plain and job_uuid not in active and (handlers is None or compiled.handlers <= handlers):
+                key = (id(compiled.rhythm), cursor)
+                if key in answers:
+                    found = answers[key]
+                else:
+                    found = answers[key] = _alone(compiled, cursor, moment_now)
+            if found is not None:
+                births.append((compiled, found))
             else:
-                found = answers[key] = _alone(compiled, cursor, moment_now)
-            if found is None:
-                work.gather(batches)
+                yield from self._bear_plain(births, start.node)
                 yield row
-                continue
-            self.born += 1
-            self.slots -= 1
-            slot, following, second, slot_key = found
+        yield from self._bear_plain(births, start.node)
+
+    def _bear_plain(self, births: list[tuple[Compiled, _Alone]], node: str) -> Iterator[None]:
+        """Writes these births and leaves the list empty. The cursors are known first, and the longest to write: a store
+        that can is at them while the runs are still worked out."""
+        work, now = self.work, self.work.now
+        work.gather({"advance_cursors": _cursors(births, now)})
+        if work.enough is not None and len(births) >= WORTH_SENDING:
+            yield None
+        numbers, claims, started = work.numbers, work.claims, work.started
+        make_claim = Claim._make
+        runs: list[Row] = []
+        tasks: list[Row] = []
+        attempts: list[Row] = []
+        for compiled, (slot, _, second, slot_key) in births:
             number = numbers.pop()
-            uuid = run_uuid(job_uuid, second)
-            timeout = compiled.timeout
+            uuid = run_uuid(compiled.job_uuid, second)
+            definition, timeout = compiled.definition, compiled.timeout
             expires = None if timeout is None else now + timeout
-            runs.append((number, uuid, job_uuid, node, slot, now, slot_key, version, expires))
+            runs.append((number, uuid, compiled.job_uuid, node, slot, now, slot_key, definition.version, expires))
             for position, name, begun in compiled.first_rows:
                 tasks.append((number, position, name, "RUNNING" if begun else "PENDING", begun, now if begun else None))
                 if begun:
                     attempts.append((number, position, 1, node, 1, now))
-            cursors.append((job_uuid, slot, following, now))
-            definition = compiled.definition
-            payload = definition.spec.payload
-            standing = (definition, slot, slot, now, 1, compiled.starts, *_SCHEDULED, payload, *_FRESH)
+            standing = (definition, slot, slot, now, 1, compiled.starts, *_SCHEDULED, definition.spec.payload, *_FRESH)
             claims.append(make_claim((f"occ_{uuid}", number, *standing)))
             started.append((number, compiled))
-            if len(runs) == enough:
-                work.gather(batches)
-                yield None
-        work.gather(batches)
+        work.gather({"insert_started_runs": runs, "insert_task_runs": tasks, "insert_attempts": attempts})
+        self.born += len(births)
+        self.slots -= len(births)
+        births.clear()
 
     async def plan_job(self, job: JobRow, active: Active, limit: int = 500) -> None:
         """Lets one locked job bear what is due."""
@@ -349,9 +351,12 @@ async def plan_owed(work: Work, job: JobRow, unplannable: set[str]) -> None:
             return
 
 
-def _alone(compiled: Compiled, cursor: int, now: datetime) -> tuple[int, int, int, str] | None:
-    """The one slot that is due and the one after it, in milliseconds, then its second and its key; None where planning
-    has more to say."""
+def _cursors(births: Sequence[tuple[Compiled, _Alone]], now: int) -> list[Row]:
+    return [(compiled.job_uuid, slot, following, now) for compiled, (slot, following, _, _) in births]
+
+
+def _alone(compiled: Compiled, cursor: int, now: datetime) -> _Alone | None:
+    """None where planning has more to say."""
     assert compiled.schedule is not None
     try:
         found = due_alone(compiled.schedule, compiled.settings, EPOCH + timedelta(milliseconds=cursor), now)
