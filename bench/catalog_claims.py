@@ -2,7 +2,7 @@
 
 A claim is `dispatch`: runs that are due are given to whoever asks. `plan`, which also works out what is due and bears
 it, is shown beside it. Workers of a process share its connections, as many as a store has unless told otherwise; the
-plain statement they are held against has a connection for each.
+plain statement they are held against has a connection for each. All know the definitions.
 """
 
 from __future__ import annotations
