@@ -13,7 +13,7 @@ from tests.store.databases import Databases
 
 from horae.store.postgres import pooling
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.postgres.pooling import AT_ONCE, Prompt, _promptly
+from horae.store.postgres.pooling import AT_ONCE, Connection, _promptly
 
 Work = Generator[Wait, Ready | int, list[int]]
 
@@ -114,7 +114,7 @@ def test_the_connections_of_a_store_wait_that_way(url: str, monkeypatch: pytest.
 
 def test_a_statement_that_nobody_waits_for_any_more_is_cancelled_and_its_connection_still_good(url: str) -> None:
     async def body() -> None:
-        connection = await Prompt.connect(url, autocommit=True)
+        connection = await Connection.connect(url, autocommit=True)
         try:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):

@@ -26,7 +26,7 @@ from horae.store.driver import Clock, Row
 from horae.store.postgres.clock import ServerClock
 from horae.store.postgres.failures import shown_place, translated
 from horae.store.postgres.joining import PostgresJoined, clean, select
-from horae.store.postgres.pooling import Checked, Connection, Pool, Prompt
+from horae.store.postgres.pooling import Checked, Connection, Pool, renewed
 from horae.store.postgres.running import Callers
 from horae.store.postgres.transaction import PLANNING, PostgresMigrator, PostgresTransaction, Prepared, undo
 from horae.store.records import Rows
@@ -277,14 +277,20 @@ class PostgresDriver:
     def _made_pool(self, **options: Any) -> Pool:
         options = {"configure": _configure} | options
         kwargs = {"autocommit": True, "prepare_threshold": 1}
-        return Pool(self.url, connection_class=Prompt, open=False, timeout=self._patience, kwargs=kwargs, **options)
+        return Pool(self.url, connection_class=Connection, open=False, timeout=self._patience, kwargs=kwargs, **options)
 
     async def _borrowed(self, pool: Pool | None) -> tuple[Pool, Connection]:
         """A connection, and the pool it goes back to: the store may be closed before that."""
         if pool is None:
             raise StoreUnavailable(f"The store {self.place} is not open", hint="Await its open() first.")
         async with translated(self.place):
-            return pool, await pool.getconn()
+            connection = await pool.getconn()
+            try:
+                await renewed(connection)
+            except BaseException:
+                await pool.putconn(connection)
+                raise
+            return pool, connection
 
     async def _listen(self) -> None:
         """Keeps the listening connection, its locks and its reconnections; poll once after every LISTEN."""

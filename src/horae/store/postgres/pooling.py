@@ -15,19 +15,25 @@ from psycopg_pool import AsyncConnectionPool
 
 from horae.store.driver import Row
 
-Connection = AsyncConnection[Row]
 Answer = TypeVar("Answer")
 FRESH = 1.0
 """Seconds for which a connection that was used is taken to be there still."""
 AT_ONCE = 16
 """Times in a row that a statement goes on without letting others have the loop."""
+FIRST_RENEWAL, LAST_RENEWAL = 1.0, 64.0
+"""Seconds after which a connection's plans are made anew; then after twice as many, up to the last."""
 _READABLE, _WRITABLE = int(Ready.R), int(Ready.W)
 _EVENTS = {Wait.R: POLLIN, Wait.W: POLLOUT, Wait.RW: POLLIN | POLLOUT}
 
 
-class Prompt(AsyncConnection[Row]):
+class Connection(AsyncConnection[Row]):
     """Looks whether it has to wait before it has the loop wait: two times out of three, the socket takes what is to be
     sent, or the answer has come. Each time through the loop costs as much as several rows do."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.planned_at = monotonic()
+        self.plans_stay = FIRST_RENEWAL
 
     async def wait(self, gen: Generator[Wait, Ready | int, Answer], *how: Any, **else_how: Any) -> Answer:
         return await super().wait(_promptly(gen, self.pgconn.socket), *how, **else_how)
@@ -80,6 +86,22 @@ class _UntilCancelled:
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
         return await self._queue.get()
+
+
+async def renewed(connection: Connection) -> None:
+    """Has the server plan a young connection's statements anew, less and less often.
+
+    It keeps plans from when the tables may have been all but empty, and to read all of one cost least. In a catalog
+    that fills fast that is soon most of a settlement, until the server has counted the tables again, which it does
+    once a minute. Once there are some thousand runs, plans stay right.
+    """
+    if connection.plans_stay > LAST_RENEWAL:
+        return
+    now = monotonic()
+    if now - connection.planned_at >= connection.plans_stay:
+        connection.planned_at = now
+        connection.plans_stay *= 2
+        await connection.execute("DISCARD PLANS", prepare=False)
 
 
 class Checked:
