@@ -45,6 +45,15 @@ def test_a_wrong_password_is_told_and_the_name_stays(closed: Stage, visit: Visit
     page.wait_for_url("**/runs")
 
 
+def test_the_keys_of_other_pages_do_nothing_at_the_door(closed: Stage, visit: Visit) -> None:
+    page = visit(closed).open("/login")
+    page.get_by_role("button", name="Sign in").focus()
+    for key in ("?", "/", "t", "g", "j"):
+        page.keyboard.press(key)
+    # What a script raises fails the test by itself.
+    expect(page.get_by_role("button", name="Sign in")).to_be_focused()
+
+
 def test_a_session_that_has_ended_leads_to_the_door_and_back(closed: Stage, visit: Visit) -> None:
     visitor = visit(closed)
     page = visitor.sign_in("root", PASSWORD, "/jobs/nightly")

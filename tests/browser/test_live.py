@@ -137,6 +137,20 @@ def test_a_dialog_gives_the_focus_back_to_what_was_swapped_in_for_its_opener(sta
     expect(page.locator("#open-trigger")).to_be_focused()
 
 
+def test_so_does_a_dialog_that_was_opened_from_another_after_the_swap(stage: Stage, visit: Visit) -> None:
+    name = stage.job()
+    page = visit(stage).live(f"/jobs?search={name}")
+    opener = page.get_by_role("button", name=f"More for {name}")
+    opener.click()
+    stage.ask("POST", f"/jobs/{name}/pause", {"note": "behind your back"})
+    expect(page.locator(f'tr[data-job="{name}"]')).to_have_attribute("data-job-state", "PAUSED")
+    page.locator("#more").get_by_role("button", name="Drop…").click()
+    expect(page.locator("#drop")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#drop")).not_to_be_visible()
+    expect(opener).to_be_focused()
+
+
 def test_whoever_has_no_job_yet_is_told_how_to_begin(visit: Visit) -> None:
     with staged("sqlite://", define=lambda app: None) as stage:
         visitor = visit(stage, permissions=["clipboard-read", "clipboard-write"])

@@ -98,7 +98,7 @@ export function tick(within = document) {
   }
 }
 function moveDay() {
-  const minute = new Date(now()).getHours() * 60 + new Date(now()).getMinutes();
+  const at = new Date(now()), minute = at.getHours() * 60 + at.getMinutes();
   $("dayrule")?.querySelector(".dayrule-now").setAttribute("x", minute - 1.5);
   $("dayrule")?.querySelector(".dayrule-past").setAttribute("width", minute);
 }
@@ -220,7 +220,7 @@ export function bodyOf(form) {
 }
 export const origins = new WeakMap(); // dialog: what had the focus before it, or what has been swapped for that
 /** Shows a dialog, which gives the focus back when it closes. */
-export const present = (dialog) => { origins.set(dialog, document.activeElement); dialog.showModal(); };
+export const present = (dialog, origin = document.activeElement) => { origins.set(dialog, origin); dialog.showModal(); };
 /** Asks a question with yes and no. */
 export function confirmed(text, title = "Yes", danger = false) {
   const dialog = $("confirm");
@@ -300,7 +300,7 @@ function open(dialog, opener) {
   dialog.dispatchEvent(new CustomEvent("horae:open", { detail: opener }));
   around?.close();
   fold(opener);
-  present(dialog);
+  present(dialog, origins.get(around) ?? document.activeElement);
 }
 /** Says beside a field what its time comes to. */
 function previewMoment(field) {
@@ -394,6 +394,6 @@ document.addEventListener("keydown", (event) => {
   }
   if (event.key === "g") after_g = Date.now();
   else if (event.key === "/" && $("search")) { event.preventDefault(); $("search").focus(); }
-  else if (event.key === "?") present($("help"));
+  else if (event.key === "?" && $("help")) present($("help"));
   else if (event.key === "t") nextTheme();
 });
