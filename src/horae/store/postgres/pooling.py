@@ -27,8 +27,8 @@ _EVENTS = {Wait.R: POLLIN, Wait.W: POLLOUT, Wait.RW: POLLIN | POLLOUT}
 
 
 class Connection(AsyncConnection[Row]):
-    """Looks whether it has to wait before it has the loop wait: two times out of three, the socket takes what is to be
-    sent, or the answer has come. Each time through the loop costs as much as several rows do."""
+    """Looks whether it has to wait before it has the loop wait: mostly the socket takes what is to be sent, or the
+    answer has come, and a turn of the loop costs as much as several rows do."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
