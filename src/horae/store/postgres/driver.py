@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextvars import copy_context
 from hashlib import sha256
 from time import monotonic
 from typing import Any, TypeVar
@@ -72,10 +73,12 @@ class PostgresDriver:
         self._condition = asyncio.Condition()
         self._prepared = Prepared(injected=clock is not None)
         self._callers = Callers(self.transaction)
+        self._context = copy_context()
 
     async def open(self) -> None:
         if self._pool is not None:
             return
+        self._context = copy_context()
         # One plain connection first: its error says what is wrong; the pool's would only say that time ran out.
         async with translated(self.place):
             probe = await AsyncConnection.connect(self.url, autocommit=True, connect_timeout=10)
@@ -163,8 +166,9 @@ class PostgresDriver:
 
     async def _opened(self, pool: Pool | None) -> Pool | None:
         if pool is not None and pool.closed:
+            # Its tasks outlive whoever happens to be first, and are not to be taken for theirs.
             async with translated(self.place):
-                await pool.open()
+                await asyncio.create_task(pool.open(), context=self._context)
         return pool
 
     @asynccontextmanager
