@@ -68,7 +68,7 @@ def start_table() -> tuple[str, list[str]]:
         {
             "python -c pass": start("-c", "pass"),
             "horae next (cron, Berlin, 10)": start(
-                "-m", "horae.cli", "next", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--count", "10"
+                "-m", "horae", "next", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--count", "10"
             ),
         },
         rounds=9,

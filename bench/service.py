@@ -157,7 +157,7 @@ def _store(kind: str) -> Iterator[str]:
         with running_postgres(18) as server:
             url = server.create_database()
             subprocess.run(
-                [sys.executable, "-m", "horae.cli", "migrate", "--store", url], check=True, stdout=subprocess.DEVNULL
+                [sys.executable, "-m", "horae", "migrate", "--store", url], check=True, stdout=subprocess.DEVNULL
             )
             yield url
 
@@ -187,7 +187,7 @@ def _servers(url: str, layout: str, jobs: int) -> Iterator[str]:
 def _process(arguments: list[str], environment: dict[str, str]) -> Iterator[None]:
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "horae.cli", *arguments], env=environment, stdout=said, stderr=said
+            [sys.executable, "-m", "horae", *arguments], env=environment, stdout=said, stderr=said
         )
         try:
             yield

@@ -49,7 +49,7 @@ def demo_server() -> Iterator[str]:
     """The address of `horae demo`, which lives as long as the block."""
     with tempfile.TemporaryDirectory(prefix="horae-pictures-") as folder:
         process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "horae.cli", "demo", "--seconds", "600"],
+            [sys.executable, "-u", "-m", "horae", "demo", "--seconds", "600"],
             stdout=subprocess.PIPE,
             text=True,
             cwd=folder,

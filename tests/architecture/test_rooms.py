@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 import horae
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "horae"
-LONGEST_FILE = 400
+LONGEST_FILE = 600
 
 EVERYWHERE = {"errors", "version"}
 MAY_IMPORT = {
@@ -51,6 +49,7 @@ MAY_IMPORT = {
         "ddl",
     },
     "__init__": {"core", "app", "runners"},
+    "__main__": {"cli"},
 }
 DOORS = {"board", "port", "repeat", "vault", "visitors"}
 """What of a store or a coordinator everybody may see: its protocol, and the way to call it again."""
@@ -110,14 +109,14 @@ def forbidden_import(room: str, module: str) -> str | None:
     return None if room in THIRD_PARTY.get(top, set()) else f"{room} may not import {top}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_room_imports_only_what_it_may(path: Path) -> None:
-    room = room_of(path)
-    assert room in MAY_IMPORT, f"{room} is not a room of ARCHITECTURE.md"
+def test_a_room_imports_only_what_it_may() -> None:
+    strangers = {room for path in MODULES if (room := room_of(path)) not in MAY_IMPORT}
+    assert not strangers, f"{strangers} are no rooms of ARCHITECTURE.md"
     faults = [
-        f"{path.name}:{line}: {reason} ({module})"
+        f"{path.relative_to(ROOT)}:{line}: {reason} ({module})"
+        for path in MODULES
         for module, line in imported_modules(path)
-        if (reason := forbidden_import(room, module)) is not None
+        if (reason := forbidden_import(room_of(path), module)) is not None
     ]
     assert not faults, "\n".join(faults)
 
@@ -134,16 +133,15 @@ def test_the_import_rule_itself_refuses_what_it_should() -> None:
     assert forbidden_import("control", "horae.core.cron") is None
 
 
-@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_file_is_longer_than_400_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+def test_no_file_is_longer_than_600_lines() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in (*MODULES, *TESTS)}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_every_module_says_its_role(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
-    assert docstring, f"{path.name} has no docstring"
-    assert docstring.splitlines()[0].endswith((".", ":")), f"{path.name}: its role is not a sentence"
+def test_every_module_says_its_role_in_a_sentence() -> None:
+    roles = {str(path.relative_to(ROOT)): ast.get_docstring(ast.parse(path.read_text())) or "" for path in MODULES}
+    silent = [name for name, role in roles.items() if not role.partition("\n")[0].endswith((".", ":"))]
+    assert silent == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

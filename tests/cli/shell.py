@@ -15,15 +15,20 @@ class Done:
     errors: str
 
 
-def horae(*arguments: str, stdin: str = "", environment: dict[str, str] | None = None) -> Done:
-    """`horae ARGUMENTS…` with nothing on a terminal, so without colour."""
+def horae(
+    *arguments: str,
+    stdin: str = "",
+    environment: dict[str, str] | None = None,
+    program: tuple[str, ...] = ("-m", "horae"),
+) -> Done:
+    """`horae ARGUMENTS…` with nothing on a terminal, so without colour. `program` is what Python is to run."""
     done = subprocess.run(
-        [sys.executable, "-m", "horae.cli", *arguments],
+        [sys.executable, *program, *arguments],
         input=stdin,
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "COLUMNS": "120", **(environment or {})},
     )
     return Done(done.returncode, done.stdout, done.stderr)

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-_SECONDS = 30.0
+_SECONDS = 60.0
 # The child takes the terminal as its own, so that Ctrl-C reaches it as a signal.
 _BEGIN = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x07")
@@ -28,7 +29,7 @@ class Terminal:
         *arguments: str,
         columns: int = 100,
         environment: dict[str, str] | None = None,
-        program: tuple[str, ...] = (sys.executable, "-m", "horae.cli"),
+        program: tuple[str, ...] = (sys.executable, "-m", "horae"),
     ) -> None:
         self._master, slave = os.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -73,13 +74,15 @@ class Terminal:
         return self.until(then)
 
     def interrupt(self, then: str = "horae> ") -> str:
-        """Ctrl-C; what is shown up to the next prompt. A key that comes in the moment between the prompt and the wait
-        for keys is not noticed before the next one: that is Python's way, so it is struck again."""
+        """Ctrl-C; what is shown up to the next prompt. A signal that comes in the moment between the prompt and the
+        wait for keys is not noticed before the next one: that is Python's way, so it is given another. One that changes
+        nothing: a second Ctrl-C would interrupt what comes next, where the first was only slow."""
+        self.send("\x03")
         for _ in range(int(_SECONDS)):
-            self.send("\x03")
             shown = self._shown(then, 1.0)
             if shown is not None:
                 return shown
+            self._process.send_signal(signal.SIGWINCH)
         raise AssertionError(f"Ctrl-C did nothing: {self.transcript!r}")
 
     def is_busy(self) -> None:

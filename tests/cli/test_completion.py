@@ -42,7 +42,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program called horae, as an installation has it, and beside it the script for bash."""
     folder = tmp_path_factory.mktemp("bin")
     program = folder / "horae"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m horae.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m horae "$@"\n')
     program.chmod(0o755)
     (folder / "horae.bash").write_text(inside("completion", "bash").out)
     return program

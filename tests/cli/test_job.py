@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cli.inside import inside
+from tests.cli.planning import at_midday
 from tests.cli.shell import horae
 from tests.store.databases import Databases
 
@@ -21,7 +22,8 @@ NIGHTLY = (
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> str:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    at_midday(monkeypatch)
     url = f"sqlite:///{tmp_path / 'horae.db'}"
     inside("migrate", "--store", url)
     assert inside("sql", f"{NIGHTLY}; CREATE JOB idle SCHEDULE = NONE AS 'SELECT 2'", "--store", url).code == 0

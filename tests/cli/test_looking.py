@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         def first(run: Run) -> None:
             # Said through its log: what is printed in this very process is pytest's.
             run.log.info("one")
-            GO_ON.wait(30)
+            GO_ON.wait(60)
             raise ValueError("no luck")
 
         @talk.task
@@ -119,13 +119,18 @@ def test_a_job_is_printed_as_text_that_makes_it_again(store: str, tmp_path: Path
     assert inside("job", "show", "idle", "--sql", "--toml", "--store", store).code == 2
 
 
-def test_a_job_is_explained_drawn_over_a_year_and_shown_as_it_was(store: str) -> None:
+def test_a_job_is_explained_and_drawn_over_a_year(store: str) -> None:
     explained = inside("job", "explain", "nightly", "--at", "2099-01-01T02:00", "--store", store).out
     assert "2099-01-01T01:00:00Z, Thu 2099-01-01 02:00 +01:00 on its own clocks" in explained
     year = inside("job", "calendar", "nightly", "--year", "2026", "--store", store).out
     assert "2026 Europe/Berlin: " in year
     assert "clocks change: 2026-03-29, 2026-10-25" in year
     assert inside("job", "calendar", "nightly", "--year", "1", "--store", store).code == 2
+
+
+def test_a_job_is_shown_as_it_was(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'horae.db'}"
+    assert inside("sql", "--store", store, stdin=JOBS).code == 0
     inside("sql", "ALTER JOB idle SET DESCRIPTION = 'rests'", "--store", store)
     newest, oldest = asked("job", "versions", "idle", store=store)["versions"]
     assert (newest["version"], oldest["version"], newest["author"]) == (2, 1, "local")
@@ -143,10 +148,11 @@ def test_the_trail_is_filtered(store: str) -> None:
 
 
 def test_a_run_is_followed_until_it_has_ended(server: Served) -> None:
+    GO_ON.clear()
     with server.client() as client:
         run = client.post("/api/v1/jobs/talk/trigger").json()["run_id"]
     words = ("run", "output", run, "--follow", "--server", server.url)
-    with subprocess.Popen([sys.executable, "-m", "horae.cli", *words], stdout=subprocess.PIPE, text=True) as followed:
+    with subprocess.Popen([sys.executable, "-m", "horae", *words], stdout=subprocess.PIPE, text=True) as followed:
         assert followed.stdout is not None
         assert followed.stdout.readline().endswith("one\n"), "while it runs"
         GO_ON.set()

@@ -152,7 +152,7 @@ def test_a_stream_that_takes_no_pictures_gets_plain_ones(encoding: str) -> None:
 def test_a_full_disk_is_told_without_a_traceback() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "horae.cli", "next", "@daily"], stdout=full, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "horae", "next", "@daily"], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode == 4
     assert b"Traceback" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,10 +131,13 @@ def test_what_a_terminal_would_obey_is_not_handed_to_it(store: str) -> None:
 
 def test_a_long_file_tells_how_far_it_is_on_a_terminal(store: str, tmp_path: Path) -> None:
     file = tmp_path / "many.sql"
-    file.write_text("".join(f"CREATE JOB job{n} SCHEDULE = NONE AS 'SELECT {n}';\n" for n in range(3000)))
-    with Terminal("sql", "--file", str(file), "--store", store) as terminal:
-        terminal.until(" of 3000 statements")
-        terminal.until("created job job2999")
+    file.write_text("".join(f"CREATE JOB job{n} SCHEDULE = NONE AS 'SELECT {n}';\n" for n in range(50)))
+    # Told at every statement, and not when some time has passed, within which a fast machine is done.
+    often = "import horae.cli.sql; horae.cli.sql._OFTEN = 0.0; from horae.cli import main; raise SystemExit(main())"
+    program = (sys.executable, "-c", often)
+    with Terminal("sql", "--file", str(file), "--store", store, program=program) as terminal:
+        terminal.until(" of 50 statements")
+        terminal.until("created job job49")
         assert terminal.ended() == 0
 
 

@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> str:
 def watching(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`horae ARGUMENTS…` with its output in a pipe."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "horae.cli", *arguments],
+        [sys.executable, "-m", "horae", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -50,9 +50,14 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
+def until(process: subprocess.Popen[str], wanted: str) -> None:
+    while (found := line(process)) != wanted:
+        assert found, "it has ended"
+
+
 def stopped(process: subprocess.Popen[str]) -> int:
     process.send_signal(signal.SIGINT)
-    return process.wait(30)
+    return process.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def test_a_job_that_is_gone_ends_it_with_its_error(store: str) -> None:
         inside("job", "drop", "idle", "--store", store)
         assert process.stderr is not None
         assert 'There is no job "idle"' in process.stderr.read()
-        assert process.wait(30) == 1
+        assert process.wait(60) == 1
 
 
 def test_on_a_terminal_it_is_drawn_in_place_until_ctrl_c(store: str) -> None:
@@ -133,11 +138,9 @@ def test_a_server_is_asked_again_and_waited_for_when_it_is_away(tmp_path: Path) 
         with serving(f"sqlite:///{tmp_path / 'served.db'}", is_running=False) as server:
             assert inside("sql", JOBS, "--server", server.url).code == 0
             process = ended.enter_context(watching("job", "list", "--watch=0.5", "--server", server.url))
-            while line(process) != "(2 jobs)\n":
-                pass
+            until(process, "(2 jobs)\n")
             inside("job", "drop", "idle", "--server", server.url)
-            while line(process) != "(1 job)\n":
-                pass
+            until(process, "(1 job)\n")
         assert process.stderr is not None
         assert "cannot be asked" in process.stderr.readline()
         assert process.poll() is None, "it waits"

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-PATIENCE = 40.0
+PATIENCE = 60.0
 PROGRAM = """
 import asyncio
 from pathlib import Path
 from horae import Every, Horae, Run
 
-app = Horae("sqlite:///horae.db")
+# What runs has far longer to finish than any test takes: nothing ends because a grace is over.
+app = Horae("sqlite:///horae.db", grace_period="1h")
 
 
 @app.job("slow", Every("1h"))
@@ -117,7 +118,7 @@ def served(
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HORAE_")}
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [*through, sys.executable, "-m", "horae.cli", command, "--json", *arguments],
+            [*through, sys.executable, "-m", "horae", command, "--json", *arguments],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import socket
 import tempfile
 from argparse import Namespace
@@ -14,6 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from horae.cli import files
+from horae.cli.program import program
 from horae.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def run(arguments: Namespace, screen: Screen) -> int:
             return run_tour(arguments, screen, _TOUR_SECONDS if seconds is None else seconds)
         files.write_new(arguments.save, sample_schedules())
         screen.data({"saved": arguments.save})
-        screen.line(f"Saved the sample jobs. Now try: horae next {arguments.save}")
+        screen.line(f"Saved the sample jobs. Now try: {program()} next {shlex.quote(arguments.save)}")
         return 0
     with tempfile.TemporaryDirectory(prefix="horae-demo-") as folder:
         return _live(screen, Path(folder), arguments, seconds)
@@ -89,10 +91,12 @@ def _tell(screen: Screen, folder: Path, began: Began, seconds: float) -> None:
     screen.line(f"{began.jobs} sample jobs, a month of history, ready after {seconds:.1f} s.")
     screen.line()
     screen.line(f"  Dashboard   {screen.style(f'{began.address}/', 'bold', 'cyan')}")
-    screen.line(f"  From here   horae job list --server {began.address}")
+    served = began.address or ""
+    place = f"--server {served}" if served.startswith("http") else f"--store {store}"
+    screen.line(f"  From here   {program()} job list {place}")
     screen.line(f"  Its file    {store}")
     screen.line()
-    screen.line("It stays until Ctrl-C, and leaves nothing behind. A tour on the terminal: horae demo --tour")
+    screen.line(f"It stays until Ctrl-C, and leaves nothing behind. A tour on the terminal: {program()} demo --tour")
     screen.flush()
 
 

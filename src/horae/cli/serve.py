@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from horae.app.service import configure_logs, run_beside
 from horae.app.targets import Loaded, load_targets
+from horae.cli.program import program
 from horae.cli.serving import Began, Serving
 from horae.config import Address, Configuration, Connection, Place, ServerSettings, load_configuration, server_keys
 from horae.errors import InvalidConfiguration, InvalidInput, shown
@@ -76,7 +78,7 @@ def _targets(arguments: Namespace, settings: ServerSettings) -> Sequence[str]:
     if arguments.targets:
         raise InvalidInput(
             f"{shown(arguments.targets[0])} is to be run, and with --http-only nothing is",
-            hint=f"Give it to a worker: horae worker {' '.join(arguments.targets)}",
+            hint=f"Give it to a worker: {program()} worker {shlex.join(arguments.targets)}",
         )
     if settings.http.is_off:
         raise InvalidConfiguration("With http_only, and http off, there is nothing to do", hint="Drop one of them.")
@@ -125,4 +127,4 @@ def _who_may(settings: ServerSettings, began: Began) -> str:
     if not began.is_open:
         return "by name and password, or by token"
     whoever = "whoever may use its socket" if settings.http.path is not None else "whoever is on this machine"
-    return f"none: {whoever} may do everything. Make a user: horae user create NAME --admin --password"
+    return f"none: {whoever} may do everything. Make a user: {program()} user create NAME --admin --password"

@@ -16,6 +16,7 @@ from horae.cli.explain import show as show_explanation
 from horae.cli.heatmap import draw
 from horae.cli.lint import show as show_finding
 from horae.cli.next import show as show_preview
+from horae.cli.program import program
 from horae.control.calendar import Year, next_clock_change, this_year, year_of
 from horae.control.preview import (
     Finding,
@@ -61,12 +62,16 @@ def run_tour(arguments: Namespace, screen: Screen, seconds: float) -> int:
     if arguments.no_run:
         _rest_of_the_tour(screen, facts)
         return 0
-    _step(screen, 3, "Run it", f"horae demo --tour --seconds {seconds:g}")
+    _step(screen, 3, "Run it", f"{program()} demo --tour --seconds {seconds:g}")
     _run_jobs(screen, seconds)
     screen.line()
     screen.line("The catalog was a file in a temporary folder, which is gone. More of what can be said beforehand:")
-    screen.line("  horae demo --tour --no-run       why a run starts when it does, a year at once, mistakes found")
-    screen.line(f"  horae demo --save {_FILE}      the sample schedules, to try them yourself")
+    more = {
+        f"{program()} demo --tour --no-run": "why a run starts when it does, a year at once, mistakes found",
+        f"{program()} demo --save {_FILE}": "the sample schedules, to try them yourself",
+    }
+    for asked, answer in more.items():
+        screen.line(f"  {asked.ljust(max(map(len, more)))}   {answer}")
     return 0
 
 
@@ -108,17 +113,17 @@ def _weekdays() -> Any:
 
 
 def _say_what_will_run(screen: Screen, facts: _Facts) -> None:
-    _step(screen, 1, "Say what will run", f"horae next {_FILE}")
+    _step(screen, 1, "Say what will run", f"{program()} next {_FILE}")
     show_preview(screen, facts.coming)
 
 
 def _see_the_clocks_change(screen: Screen, moment: datetime) -> None:
     spring = next_clock_change("Europe/Berlin", moment, forward=True) - timedelta(days=2)
-    asked = f'horae next "30 2 * * *" --tz Europe/Berlin -n 4 --from {spring.isoformat()[:16]}Z'
+    asked = f'{program()} next "30 2 * * *" --tz Europe/Berlin -n 4 --from {spring.isoformat()[:16]}Z'
     _step(screen, 2, "See the clocks change before they do", asked)
     show_preview(screen, preview(read_schedule("30 2 * * *", tz="Europe/Berlin"), spring, 4))
     autumn = next_clock_change("Australia/Lord_Howe", moment, forward=False) - timedelta(minutes=50)
-    asked = f'horae next "*/30 * * * *" --tz Australia/Lord_Howe -n 5 --from {autumn.isoformat()[:16]}Z'
+    asked = f'{program()} next "*/30 * * * *" --tz Australia/Lord_Howe -n 5 --from {autumn.isoformat()[:16]}Z'
     screen.line()
     screen.line(screen.style(f"$ {asked}", "dim"))
     screen.line()
@@ -126,21 +131,21 @@ def _see_the_clocks_change(screen: Screen, moment: datetime) -> None:
 
 
 def _rest_of_the_tour(screen: Screen, facts: _Facts) -> None:
-    asked = f"horae explain morning-digest --at 2026-11-04T09:00:00Z --file {_FILE}"
+    asked = f"{program()} explain morning-digest --at 2026-11-04T09:00:00Z --file {_FILE}"
     _step(screen, 3, "Know why it starts when it starts", asked)
     show_explanation(screen, facts.trace)
-    _step(screen, 4, "Look at a year at once", 'horae next "0 9 * * 1-5" --tz Europe/Berlin --calendar')
+    _step(screen, 4, "Look at a year at once", f'{program()} next "0 9 * * 1-5" --tz Europe/Berlin --calendar')
     screen.line(f"  {_weekdays().describe()}")
     screen.line()
     draw(screen, facts.year)
-    _step(screen, 5, "Hear about mistakes before they run", "horae lint doubtful.kron")
+    _step(screen, 5, "Hear about mistakes before they run", f"{program()} lint doubtful.kron")
     for number, line in enumerate(_DOUBTFUL.splitlines(), start=1):
         screen.line(f"  {screen.style(f'{number}  {line}', 'dim')}")
     screen.line()
     for finding in facts.findings:
         show_finding(screen, finding)
     screen.line()
-    screen.line(f"Nothing was run and nothing was written. To try these yourself: horae demo --save {_FILE}")
+    screen.line(f"Nothing was run and nothing was written. To try these yourself: {program()} demo --save {_FILE}")
 
 
 # ---- and then it runs ------------------------------------------------------------------------------------------------

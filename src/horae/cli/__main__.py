@@ -1,5 +1,0 @@
-"""`python -m horae.cli`, for where the `horae` script is not on the path."""
-
-from horae.cli import main
-
-raise SystemExit(main())
