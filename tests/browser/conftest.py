@@ -11,7 +11,6 @@ from zlib import crc32
 import pytest
 from tests.browser.driving import Driver, Visit, Visitor
 from tests.browser.world import Stage, guarded, staged
-from tests.depth import examples
 from tests.store.databases import Databases
 from tests.web.serving import settings_with_key
 from tools.pictured import browser_path
@@ -52,20 +51,19 @@ house = House()
 
 
 def on_other_store(item: pytest.Item) -> bool:
-    """Whether a test is left to `make torture`, because it runs on the other kind of store here: every page is looked
-    at on both, and each button pressed on one of them, which its test's name decides."""
+    """Whether a test is left to `make torture`: every page is looked at on both kinds of store, and each button
+    pressed on one of them, which its test's name decides."""
     called = getattr(item, "callspec", None)
     kind = None if called is None else called.params.get("stage") or called.params.get("closed")
-    if kind is None or HERE not in item.path.parents or item.path.name == "test_every_page.py" or examples(2) == 2:
+    if kind is None or HERE not in item.path.parents or item.path.name == "test_every_page.py":
         return False
     return bool(kind != KINDS[crc32(item.nodeid.replace(kind, "").encode()) % len(KINDS)])
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    spared = [item for item in items if on_other_store(item)]
-    config.hook.pytest_deselected(items=spared)
-    left = set(items) - set(spared)
-    items[:] = [item for item in items if item in left]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if on_other_store(item):
+            item.add_marker(pytest.mark.torture("every button in the browser on the other kind of store"))
     if browser_path() is None:
         reason = pytest.mark.skip(reason="there is no Chromium here: tools/browser.sh installs one where it may")
         for item in items:

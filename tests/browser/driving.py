@@ -13,12 +13,32 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Error,
+    FloatRect,
+    Locator,
+    Page,
+    Playwright,
+    expect,
+    sync_playwright,
+)
+from tests.web.serving import eventually
 from tools.pictured import ARGUMENTS, browser_path
 
 Answer = TypeVar("Answer")
-PATIENCE = 20_000
-"""Milliseconds that anything may take on a machine that has other things to do."""
+PATIENCE = 60_000
+"""Milliseconds after which something will never happen."""
+LINGERING = """
+const real = window.setTimeout;
+window.setTimeout = (work, wait, ...rest) => real(work, wait === 6000 ? 60000 : wait, ...rest);
+"""
+"""Has messages, which leave after six seconds, stay until a test that is kept waiting has read and pressed them."""
+READY = """async () => {
+  for (const each of document.querySelectorAll("script[type=module][src]")) await import(each.src);
+}"""
+"""Waits for every script of a page: its beginning may have to wait for another one, beyond the page's being loaded."""
 NOWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 WIDE = (1440, 900)
 NARROW = (360, 740)
@@ -37,7 +57,9 @@ class Driver:
         path = browser_path()
         assert path is not None
         self._browser: Browser = self.do(
-            lambda: self._playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, NOWHERE])
+            lambda: self._playwright.chromium.launch(
+                executable_path=path, args=[*ARGUMENTS, NOWHERE], timeout=3 * PATIENCE
+            )
         )
         self._idle: dict[str, list[Page]] = {}
 
@@ -53,6 +75,7 @@ class Driver:
     def new_page(self, address: str, **given: Any) -> Page:
         context = self._browser.new_context(base_url=address, timezone_id=ZONE, locale="en-GB", **given)
         context.set_default_timeout(PATIENCE)
+        context.add_init_script(LINGERING)
         return context.new_page()
 
     def give_back(self, address: str, page: Page) -> None:
@@ -204,6 +227,8 @@ class Visitor:
         self.page.get_by_label("Password").fill(password)
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url(f"{self.address}{path}")
+        if self._scripts:
+            is_live(self.page)
         return self.page
 
     def close(self) -> None:
@@ -215,7 +240,36 @@ class Visitor:
 
 
 def is_live(page: Page) -> None:
+    """Waits until a page hears of changes, and all of its scripts listen to whoever uses it."""
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.evaluate(READY)
+
+
+def is_still(page: Page) -> None:
+    """Has a page stay as it is: nothing of it is swapped from here on, also not what is on its way already."""
+    page.evaluate("() => { Element.prototype.replaceWith = () => {}; }")
+
+
+def turned(page: Page, link: Locator) -> None:
+    """Follows a link whose page may have an address like this one's, and waits until that page is there."""
+    with page.expect_navigation():
+        link.click()
+
+
+def hint(page: Page, place: Callable[[], FloatRect | None], text: str) -> tuple[float, float]:
+    """Points at the middle of what is at `place` until the hint there says a text; where that is."""
+
+    def told() -> tuple[float, float] | None:
+        box = place()
+        assert box is not None
+        middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        # From beside it: a pointer that does not move says nothing.
+        page.mouse.move(middle[0] + 1, middle[1])
+        page.mouse.move(*middle)
+        return middle if text in "".join(page.locator(".tip").all_inner_texts()) else None
+
+    found: tuple[float, float] = eventually(told)
+    return found
 
 
 def toast(page: Page, text: str | re.Pattern[str]) -> Locator:

@@ -11,6 +11,8 @@ SCAN = (Path(__file__).parent / "scan.js").read_text()
 
 
 def _scanned(page: Page, what: str) -> list[str]:
+    # What leads to a part that has not come yet would lead nowhere.
+    page.wait_for_load_state()
     page.evaluate(SCAN)
     return [str(each) for each in page.evaluate(f"scan.{what}()")]
 
@@ -33,6 +35,7 @@ def too_wide(page: Page) -> list[str]:
 def unreached(page: Page) -> list[str]:
     """What the Tab key does not come to on the page, or in the dialog that is open; and what does not show that it has
     the focus."""
+    page.wait_for_load_state()
     page.evaluate(SCAN)
     has_editor = page.locator("#statements").count() > 0
     stops = int(page.evaluate("scan.listen()")) + 2

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 from playwright.sync_api import Page, expect
 from tests.browser import scanning
-from tests.browser.driving import Visit, toast
+from tests.browser.driving import Visit, is_live, toast
 from tests.browser.world import Stage
 
 COPIES = ["clipboard-read", "clipboard-write"]
 
 
+@contextmanager
+def answered(page: Page) -> Iterator[Any]:
+    """Waits until what the block sends is answered and laid out: before that, nothing else is sent."""
+    with page.expect_response("**/api/v1/sql") as answer:
+        yield answer
+    expect(page.get_by_role("button", name="Run", exact=True)).not_to_have_attribute("aria-busy", "true")
+
+
 def run(page: Page, text: str) -> None:
     page.locator("#statements").fill(text)
-    with page.expect_response("**/api/v1/sql"):
+    with answered(page):
         page.get_by_role("button", name="Run", exact=True).click()
 
 
@@ -79,7 +91,7 @@ def test_the_keyboard_runs_indents_and_leaves(sqlite_stage: Stage, visit: Visit)
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_focused()
     editor.fill("SHOW JOB RUNS FOR etl; and this is no statement")
     editor.evaluate("box => box.setSelectionRange(0, 22)")
-    with page.expect_response("**/api/v1/sql") as answer:
+    with answered(page) as answer:
         page.keyboard.press("Control+Enter")
     assert answer.value.ok
     expect(page.locator(".result")).to_contain_text("etl")
@@ -97,6 +109,7 @@ def test_what_was_typed_before_is_found_again_but_nothing_secret(sqlite_stage: S
         run(page, "ALTER USER nobody PASSWORD 'hunter2';")
         page.get_by_role("alert").wait_for()
     page.reload()
+    is_live(page)
     assert history.locator("option").all_inner_texts() == ["History", "SHOW JOBS;", "Forget all of it"]
     history.select_option("SHOW JOBS;")
     expect(page.locator("#statements")).to_have_value("SHOW JOBS;")
@@ -110,15 +123,18 @@ def test_examples_and_tables_are_put_into_the_editor(stage: Stage, visit: Visit)
     editor = page.locator("#statements")
     page.get_by_role("button", name="How runs ended").click()
     assert "GROUP BY" in editor.input_value()
-    page.get_by_role("button", name="Run", exact=True).click()
+    with answered(page):
+        page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".result-table td").first).to_be_visible()
     page.get_by_role("button", name="The latest failures").click()
-    page.keyboard.press("Control+Enter")
+    with answered(page):
+        page.keyboard.press("Control+Enter")
     expect(page.locator(".result")).to_contain_text("SELECT")
     page.locator("summary", has_text="sys.job_runs").click()
     page.locator("details[open]").get_by_role("button", name="Look inside").click()
     expect(editor).to_have_value("SELECT * FROM sys.job_runs LIMIT 50;")
-    page.keyboard.press("Control+Enter")
+    with answered(page):
+        page.keyboard.press("Control+Enter")
     expect(page.locator(".result-table tbody tr")).to_have_count(50)
     assert not scanning.too_wide(page)
     editor.fill("SELECT ")

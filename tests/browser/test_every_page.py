@@ -39,10 +39,9 @@ LONG = ("jobs, all of a page", "runs, all of a page", "audit, all of a page")
 def paths(sqlite_stage: Stage) -> dict[str, str]:
     """The pages' addresses, with a run that went well in the end and one that did not."""
     stage = sqlite_stage
-    etl = stage.runs("etl")[0]["run_id"]
     failing = stage.job("failing", name="bound-to-fail") if not _has(stage, "bound-to-fail") else "bound-to-fail"
     failed = (stage.runs(failing) or [{"run_id": stage.ran(failing)}])[0]["run_id"]
-    return {name: path.format(run=etl, failed=failed) for name, path in PAGES.items()}
+    return {name: path.format(run=stage.etl, failed=failed) for name, path in PAGES.items()}
 
 
 def _has(stage: Stage, job: str) -> bool:

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import expect
 from tests.browser import scanning
-from tests.browser.driving import Visit, is_marked, mark
+from tests.browser.driving import Visit, is_marked, is_still, mark
 from tests.browser.world import Stage
 
 
@@ -35,6 +35,7 @@ def test_the_trail_is_verified_filtered_and_paged_through(stage: Stage, visit: V
     assert not scanning.faults(page) + scanning.pale(page)
     rows = page.locator("#audit-list tbody tr")
     expect(rows).to_have_count(50)
+    is_still(page)
     numbers = set(rows.evaluate_all("rows => rows.map((row) => row.id)"))
     page.get_by_role("link", name="Older").click()
     page.wait_for_url(re.compile("before="))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FloatRect, Page, expect
 from tests.browser import scanning
-from tests.browser.driving import Visit, is_marked, mark, toast
+from tests.browser.driving import Visit, hint, is_marked, mark, toast
 from tests.browser.world import MANY, Stage
 from tests.web.serving import eventually
 
@@ -112,12 +112,12 @@ def test_a_strip_of_outcomes_tells_a_run_when_pointed_at_and_leads_to_it(stage: 
     page = visit(stage).live(f"/jobs?search={name}")
     strip = page.locator("svg.strip")
     expect(strip).to_have_attribute("aria-label", re.compile("failed", re.IGNORECASE))
-    box = strip.bounding_box()
-    assert box is not None
-    newest = (box["x"] + box["width"] - 3, box["y"] + box["height"] / 2)
-    page.mouse.move(*newest)
-    expect(page.locator(".tip")).to_contain_text("Failed")
-    page.mouse.click(*newest)
+
+    def newest() -> FloatRect | None:
+        box = strip.bounding_box()
+        return box and {**box, "x": box["x"] + box["width"] - 6, "width": 6}
+
+    page.mouse.click(*hint(page, newest, "Failed"))
     page.wait_for_url(f"**/runs/{run_id}")
 
 
@@ -193,7 +193,9 @@ def test_several_jobs_are_acted_on_at_once(stage: Stage, visit: Visit) -> None:
     expect(bulk).to_be_hidden()
     page.get_by_label("Select all on this page").check()
     # What is out of date is fetched again, and what was selected stays so.
+    page.locator("#jobs").evaluate("section => { section.dataset.before = '1'; }")
     page.evaluate("document.dispatchEvent(new CustomEvent('horae:stale'))")
+    expect(page.locator("#jobs[data-before]")).to_have_count(0)
     expect(page.locator("#jobs tr[data-job-state=PAUSED]")).to_have_count(2)
     expect(bulk).to_contain_text("3 selected")
     bulk.get_by_role("button", name="Resume").click()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Error, Page, expect
 from tests.browser import scanning
 from tests.browser.driving import NARROW, Visit, is_live
 from tests.browser.world import Stage
@@ -25,14 +26,21 @@ PLACES = {
 }
 
 
+def leads(page: Page, letter: str, address: str) -> bool:
+    page.keyboard.press("g")
+    page.keyboard.press(letter)
+    with suppress(Error):
+        page.wait_for_url(address, timeout=5_000)
+    return page.url == address
+
+
 def test_a_letter_after_g_leads_to_each_page(sqlite_stage: Stage, visit: Visit) -> None:
     page = visit(sqlite_stage).live("/nodes")
     for letter, path in PLACES.items():
         # The explorer and the console begin in a field, where letters are letters.
         page.evaluate("document.activeElement.blur()")
-        page.keyboard.press("g")
-        page.keyboard.press(letter)
-        page.wait_for_url(f"{sqlite_stage.url}{path}")
+        # Whoever takes longer than a second and a half for both keys, as a machine may that is busy, presses them anew.
+        eventually(lambda letter=letter, path=path: leads(page, letter, f"{sqlite_stage.url}{path}"))  # type: ignore[misc]  # bound now
         is_live(page)
         expect(page.locator(".nav [aria-current=page]")).to_have_attribute("href", path)
 

@@ -101,7 +101,8 @@ def test_counts_of_the_overview_change_by_themselves(stage: Stage, visit: Visit)
     name = stage.job()
     page = visit(stage).live("/")
     count = page.locator("[data-total=jobs_disabled]")
-    before = int(count.inner_text())
+    before = int(stage.ask("GET", "/jobs?state=DISABLED")["total"])
+    expect(count).to_have_text(str(before))
     stage.ask("POST", f"/jobs/{name}/disable", {})
     expect(count).to_have_text(str(before + 1))
     stage.ask("POST", f"/jobs/{name}/enable", {})
@@ -124,6 +125,33 @@ def test_a_swap_keeps_the_focus_and_does_not_disturb_somebody_who_types(stage: S
     expect(page.locator("#trigger")).to_be_visible()
     expect(page.get_by_label("Payload")).to_have_value("[1, 2")
     expect(page.get_by_label("Payload")).to_be_focused()
+
+
+SWAP = """async (id) => {
+    const source = [...document.scripts].map((each) => each.src).find((each) => each.includes("/live.js"));
+    const { swap } = await import(source);
+    const section = document.getElementById(id).closest("[data-live]");
+    const fresh = section.cloneNode(true);
+    fresh.dataset.fresh = "1";
+    document.addEventListener("horae:swapped", (event) => {
+        if ("fresh" in event.target.dataset) document.documentElement.dataset.swapped = "1";
+    });
+    swap(section, fresh);
+}"""
+
+
+def test_a_press_counts_though_its_button_would_have_been_swapped_before_the_release(
+    stage: Stage, visit: Visit
+) -> None:
+    page = visit(stage).live(f"/jobs/{stage.job()}")
+    button = page.locator("#open-trigger")
+    button.hover()
+    page.mouse.down()
+    page.evaluate(SWAP, "open-trigger")
+    assert page.locator("html").get_attribute("data-swapped") is None
+    page.mouse.up()
+    expect(page.locator("#trigger")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute("data-swapped", "1")
 
 
 def test_a_dialog_gives_the_focus_back_to_what_was_swapped_in_for_its_opener(stage: Stage, visit: Visit) -> None:
@@ -160,6 +188,8 @@ def test_whoever_has_no_job_yet_is_told_how_to_begin(visit: Visit) -> None:
         page.locator("#welcome").get_by_role("button", name="Copy").first.click()
         toast(page, "Copied")
         page.locator("#welcome").get_by_role("link", name="Open the console").click()
+        page.wait_for_url(re.compile("/sql"))
+        is_live(page)
         page.locator("#statements").fill(str(page.evaluate("navigator.clipboard.readText()")))
         page.keyboard.press("Control+Enter")
         expect(page.locator(".result")).to_be_visible()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import httpx
 from playwright.sync_api import Locator, Page, expect
 from tests.browser import scanning
-from tests.browser.driving import Visit, is_marked, mark, menu, toast
+from tests.browser.driving import Visit, is_live, is_marked, mark, menu, toast
 from tests.browser.world import PASSWORD, Stage, staged
+from tests.web.serving import PATIENCE
 
 NEW = "a better horse"
 
@@ -141,11 +142,12 @@ def test_the_secret_of_a_token_is_shown_once_and_opens_the_api_until_it_is_revok
     assert not scanning.faults(page) + scanning.pale(page)
 
     def come_in() -> httpx.Response:
-        return httpx.get(f"{closed.url}/api/v1/me", headers={"authorization": f"Bearer {secret}"})
+        return httpx.get(f"{closed.url}/api/v1/me", headers={"authorization": f"Bearer {secret}"}, timeout=PATIENCE)
 
     assert come_in().json()["name"] == "ann"
     with page.expect_navigation():
         page.get_by_role("button", name="I have it").click()
+    is_live(page)
     row = page.locator("#people tr", has_text=label)
     expect(row).to_contain_text("Live")
     assert secret not in page.content()

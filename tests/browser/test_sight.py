@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 from tests.browser import scanning
-from tests.browser.driving import Visit, Visitor, is_live
+from tests.browser.driving import Visit, Visitor
 from tests.browser.world import PASSWORD, Stage
 from tests.web.serving import eventually
 
@@ -27,8 +27,7 @@ class Limited:
         self.page = visitor.sign_in(name, PASSWORD, "/jobs")
 
     def open(self, path: str) -> Page:
-        self.page.goto(path)
-        is_live(self.page)
+        self.visitor.live(path)
         assert not scanning.faults(self.page) + scanning.pale(self.page)
         return self.page
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.browser import scanning
-from tests.browser.driving import Visit
+from tests.browser.driving import Visit, is_still
 from tests.browser.world import Stage
 from tests.web.serving import eventually
 
@@ -44,6 +44,8 @@ def test_a_page_that_is_not_quiet_is_noticed(sqlite_stage: Stage, visit: Visit, 
     eventually(lambda: page.evaluate("1") and any(noise in fault for fault in visitor.guard.faults))
     with pytest.raises(AssertionError):
         visitor.guard.check(visitor.context)
+    # What else comes of it later is not heard any more.
+    visitor.guard.leave()
     visitor.guard.faults.clear()
     visitor.page.close()
 
@@ -56,6 +58,7 @@ def test_what_somebody_expects_must_come(sqlite_stage: Stage, visit: Visit) -> N
 
 def test_what_a_page_lacks_is_noticed(sqlite_stage: Stage, visit: Visit) -> None:
     page = visit(sqlite_stage).live("/nodes")
+    is_still(page)
     assert scanning.faults(page) == []
     for flaw, planting in FLAWS.items():
         page.evaluate(f"() => {{ const main = document.querySelector('main'); {planting}; }}")
@@ -65,6 +68,7 @@ def test_what_a_page_lacks_is_noticed(sqlite_stage: Stage, visit: Visit) -> None
 @pytest.mark.parametrize("scan", WORSE)
 def test_what_cannot_be_read_seen_or_reached_is_noticed(sqlite_stage: Stage, visit: Visit, scan: str) -> None:
     page = visit(sqlite_stage).live("/nodes")
+    is_still(page)
     page.evaluate(f"() => {{ const main = document.querySelector('main'); {WORSE[scan]}; }}")
     found = {"pale": scanning.pale, "too_wide": scanning.too_wide, "unreached": scanning.unreached}[scan](page)
     assert any("pale" in each for each in found), found

@@ -95,8 +95,22 @@ async function fetchOne(source, ids) {
   }
 }
 
-/** Puts `fresh` in the place of `old`, unless somebody is typing or choosing there. */
+/* A button that is swapped between its press and its release never gets its click. */
+let pressed = null;
+document.addEventListener("pointerdown", (event) => { pressed = event.target; }, { capture: true });
+for (const end of ["pointerup", "pointercancel"]) {
+  document.addEventListener(end, () => setTimeout(() => {
+    pressed = null;
+    document.dispatchEvent(new CustomEvent("horae:released"));
+  }), { capture: true });
+}
+
+/** Puts `fresh` in the place of `old`: after a press there has been released, and not while somebody types or chooses there. */
 export function swap(old, fresh) {
+  if (old.contains(pressed)) {
+    document.addEventListener("horae:released", () => { const section = document.getElementById(old.id); if (section) swap(section, fresh); }, { once: true });
+    return;
+  }
   const held = old.contains(document.activeElement) ? document.activeElement : null;
   if (held?.matches("input:not([type=checkbox], [type=hidden]), select, textarea") || old.querySelector("dialog[open], details.more[open]")) {
     setTimeout(() => { const section = document.getElementById(old.id); if (section) refresh(section); }, 3000);
