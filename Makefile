@@ -2,15 +2,17 @@
 BIN := .venv/bin
 DEV := .venv/.ready-dev
 PEERS := .venv/.ready-bench
+# Tests run in an order drawn anew each time; make test ORDER=seed repeats one that was printed.
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal -q $(if $(ORDER),--order-seed $(ORDER))
 
 # Where it is set, each of the hundreds of processes that tests start would compile everything it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture check format bench docs pictures lock golden clean
+.PHONY: help demo quick test disturbed torture check format bench docs pictures lock golden clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 $(DEV): requirements/dev.lock pyproject.toml tools/setup.sh
 	@tools/setup.sh requirements/dev.lock $@
@@ -21,13 +23,21 @@ $(PEERS): $(DEV) requirements/bench.lock
 demo: $(DEV) ## See it work: sample jobs with a month of history, and their dashboard
 	@$(BIN)/horae demo
 
-test: $(DEV) ## Run every test
+quick: $(DEV) ## Rules, text formats, architecture, the store's contract on SQLite: for daily work
+	@HORAE_TIER=quick $(PYTEST)
+
+test: $(DEV) ## Run every test that must pass before a change is merged
 	@tools/sandbox.sh
 	@tools/browser.sh
-	@$(BIN)/pytest -n 3 --dist worksteal -q
+	@$(PYTEST)
 
-torture: $(DEV) ## Kill workers, servers and disks, with twenty-five seeds; try every property at its full depth
-	@HORAE_TORTURE_SEEDS=25 HORAE_DEPTH=full $(BIN)/pytest -n 2 -q tests/torture tests/core tests/ddl tests/store tests/browser
+disturbed: $(DEV) ## make test beside busy loops, with processes stopped at random: no test may notice
+	@$(BIN)/python -m tools.disturb -- $(MAKE) --no-print-directory test
+
+torture: $(DEV) ## Everything at full depth: twenty-five seeds, PostgreSQL 16 too, every button on both stores
+	@tools/sandbox.sh
+	@tools/browser.sh
+	@HORAE_TIER=torture $(PYTEST)
 
 check: $(DEV) ## Formatting, lint, strict types, architecture
 	@$(BIN)/ruff format --check .

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 pytest.register_assert_rewrite("horae.testing")
+pytest_plugins = ["tests.conduct"]
+# A property is never judged by the time an example takes: the machine may be busy.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
 
 from tests.store.databases import Databases  # noqa: E402 - asserts must be registered before the kit is imported
 from tools.postgres import PostgresServer, running_postgres  # noqa: E402 - as above
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: nobody waits for one of them at the end."""
-    items.sort(key=lambda item: "tests/torture/" not in item.nodeid)
 
 
 @pytest.fixture(scope="session")

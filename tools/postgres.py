@@ -171,7 +171,7 @@ class PostgresServer:
         return len(pids)
 
     def _connected(self, database: str) -> psycopg.Connection[tuple[Any, ...]]:
-        return psycopg.connect(self.url(database), autocommit=True, connect_timeout=10)
+        return psycopg.connect(self.url(database), autocommit=True, connect_timeout=60)
 
     def _answers(self) -> bool:
         try:

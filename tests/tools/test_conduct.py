@@ -1,0 +1,82 @@
+"""A run of the suite has an order that can be repeated, and an end that says what it did and what it left out."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.tier import ROOT, SEEDS_VARIABLE, VARIABLE
+
+SAMPLE = """
+import pytest
+
+def test_passes(): pass
+def test_fails(): assert 1 == 2
+@pytest.mark.parametrize("text", ["it's", "b"])
+def test_fails_for(text): assert not text
+@pytest.mark.skip(reason="there is no sea here")
+def test_swims(): pass
+@pytest.mark.torture("again on another server")
+def test_again(): pass
+@pytest.mark.parametrize("number", range(20))
+def test_number(number): pass
+"""
+
+
+def run(folder: Path, *options: str, tier: str | None = None) -> str:
+    (folder / "test_sample.py").write_text(SAMPLE)
+    environment = {name: value for name, value in os.environ.items() if name not in (VARIABLE, SEEDS_VARIABLE)}
+    environment |= {"PYTHONPATH": str(ROOT)} | ({} if tier is None else {VARIABLE: tier})
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conduct", "-p", "no:cacheprovider", "-c", os.devnull]
+    done = subprocess.run(
+        [*command, f"--rootdir={folder}", *options, "test_sample.py"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+def order(output: str) -> list[str]:
+    return re.findall(r"^test_sample\.py::(\S+) ", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("processes", ["-n0", "-n2"])
+def test_the_end_says_what_failed_was_skipped_and_was_left_out(processes: str, tmp_path: Path) -> None:
+    said = run(tmp_path, processes)
+    alone = f"{Path(sys.executable).with_name('pytest')} 'test_sample.py::test_fails_for[it'\"'\"'s]'"
+    alone = alone.replace(f"{ROOT}/", "")
+    assert said.count(f"\n{alone}\n") == 2, "beside its traceback and at the end"
+    assert "\n    1  there is no sea here (test_sample.py::test_swims)\n" in said
+    assert "\n    1  again on another server\n" in said
+    assert re.search(r"^test +25 tests +\d+\.\d s of work$", said, re.MULTILINE)
+    assert "test_again" not in said
+    assert "3 failed, 21 passed, 1 skipped" in said.splitlines()[-1]
+
+
+def test_the_last_tier_leaves_nothing_out(tmp_path: Path) -> None:
+    said = run(tmp_path, "-v", tier="torture")
+    assert "test_again" in order(said)
+    assert "left to" not in said
+    assert f"{VARIABLE}=torture " in said, "the same tier is needed to run one alone"
+
+
+def test_an_order_is_drawn_and_can_be_repeated(tmp_path: Path) -> None:
+    first, again, other = (order(run(tmp_path, "-v", "--order-seed", seed)) for seed in ("1", "1", "2"))
+    assert first == again
+    assert first != other
+    assert sorted(first) == sorted(other)
+    drawn = run(tmp_path, "-v")
+    (seed,) = set(re.findall(r"order seed:? (\d+)", drawn))
+    assert order(run(tmp_path, "-v", "--order-seed", seed)) == order(drawn)
+
+
+def test_a_tier_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    assert "HORAE_TIER=slow is no tier; the tiers are quick, test, torture" in run(tmp_path, tier="slow")
