@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_lifecycle import expected_fold
 from tests.core.test_occurrence import at
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Retry
 from horae.core.attempt import Step, TaskOutcome, TaskView, next_step, settle

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import A_YEAR, HOURLY, MINUTELY, at
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron, Every, Once, Schedule
 from horae.core.backlog import Backlog

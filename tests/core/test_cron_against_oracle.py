@@ -30,7 +30,7 @@ from tests.core.test_schedule_samples import (
     near,
     seeded,
 )
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron
 from horae.core.cron import compile_cron

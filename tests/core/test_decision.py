@@ -16,7 +16,7 @@ import tzdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.golden_decisions import NO_CANDIDATE, Mode, Strategy, ask
-from tests.depth import examples
+from tests.tier import examples
 
 from horae.core.constraint import Constraints
 from horae.core.decision import CORE_VERSION, MAX_ATTEMPTS, ConstraintMeta, DecisionRequest, decide, draws, explain

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from random import getstate, seed
+from random import getstate, seed, setstate
 
 import pytest
 from tests.core.test_decision_sample import canonical, decisions, digest, request
@@ -38,7 +38,7 @@ def run(code: str, *options: str, **environment: str) -> str:
     """What a fresh interpreter prints; it inherits nothing but what is named."""
     named = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(ROOT)} | environment
     command = [sys.executable, *options, "-c", code]
-    return subprocess.run(command, cwd=ROOT, env=named, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, cwd=ROOT, env=named, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,15 @@ def test_a_decision_opens_no_file_and_no_connection_once_its_zone_is_known() -> 
     assert run(WATCHED).strip() == "[] True"
 
 
+@pytest.fixture
+def _own_random_numbers() -> Iterator[None]:
+    """What other tests draw is not to be the same in every worker because of this one."""
+    before = getstate()
+    yield
+    setstate(before)
+
+
+@pytest.mark.usefixtures("_own_random_numbers")
 def test_deciding_leaves_the_global_random_numbers_alone() -> None:
     seed(1)
     before = getstate()

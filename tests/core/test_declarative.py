@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import at
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron, Retry
 from horae.core.attempt import settle

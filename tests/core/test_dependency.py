@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import HOURLY, at
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron, Every, Once
 from horae.core.dependency import (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.golden_decisions import Mode
-from tests.depth import examples
+from tests.tier import examples
 
 from horae.core.decision import DecisionRequest
 from horae.core.distribution import DISTRIBUTIONS, Distribution, check, normal_quantile, sampler

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tier import examples
 
 from horae.core.external import ExternalPolicy
 from horae.core.size import parse_size
@@ -97,6 +98,7 @@ def test_what_is_no_size_is_refused(text: object) -> None:
         parse_size(text, name="limit")
 
 
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.integers(1, 10**15), st.sampled_from([("", 0), ("KiB", 10), ("MiB", 20)]))
 def test_a_size_with_its_unit_is_the_number_times_the_unit(number: int, unit: tuple[str, int]) -> None:
     text, shift = unit

@@ -6,8 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tier import examples
 
 from horae.core.forecast import FEW, Walks, look_ahead
 from horae.core.interval import Every
@@ -46,6 +47,7 @@ def starts(each: JobView | None, until: datetime) -> dict[datetime, datetime]:
     return {slot: decided_slot(each, slot).chosen for slot in each.schedule.between(NOW, until)}
 
 
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(CRONS, CRONS, WINDOWS, WINDOWS, UPDATES, STATES)
 def test_every_slot_is_kept_moved_added_or_removed_as_its_two_starts_say(
     old: str, new: str, was: Window | None, will: Window | None, policy: str, state: JobState

@@ -21,7 +21,7 @@ from tests.core.oracle import (
     shown_at,
 )
 from tests.core.test_schedule_samples import Chooser, Drawn, any_moment, any_zone, near, seeded
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Every, Iso8601, Schedule
 

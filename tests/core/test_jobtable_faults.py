@@ -219,9 +219,11 @@ def test_the_schema_refuses_what_is_refused_for_its_shape() -> None:
 )
 def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory_by_their_square(key: str) -> None:
     tracemalloc.start()
-    found, (fault,) = check_job_file(f"# a\nnamespace = '''\n'''\n{key}\n", file="jobs.toml")
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    try:
+        found, (fault,) = check_job_file(f"# a\nnamespace = '''\n'''\n{key}\n", file="jobs.toml")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert (found, fault.message) == (None, "jobs.toml:4: is nested too deeply")
     assert most < 10_000_000
 

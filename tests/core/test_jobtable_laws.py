@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
 from tests.ddl.drawn import JSON, NAMES, SETTINGS, jobs, some
-from tests.depth import examples
+from tests.tier import examples
 
 from horae.core.custom import Custom
 from horae.core.dependency import find_cycle

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.golden_decisions import Mode, Strategy
 from tests.core.test_krontab import FULL, line
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron
 from horae.core.constraint import Constraints

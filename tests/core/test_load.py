@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tier import examples
 
 from horae.core.load import Gauge, stretches
 from horae.core.policy import Queue
 
 BEGIN = datetime(2027, 3, 1, tzinfo=UTC)
+law = settings(derandomize=True, deadline=None, max_examples=examples(200))
 STARTS = st.lists(st.integers(0, 90), max_size=12, unique=True).map(sorted)
 
 
@@ -47,6 +49,7 @@ def ticked(due: list[int], seconds: int, overlap: object) -> tuple[list[tuple[in
     return runs, met
 
 
+@law
 @given(
     STARTS,
     st.integers(1, 40),
@@ -59,6 +62,7 @@ def test_runs_of_one_job_go_as_its_overlap_policy_lets_them(due: list[int], seco
     assert sum(is_met for _, _, is_met in found) == met
 
 
+@law
 @given(st.lists(st.tuples(STARTS, st.integers(1, 40), st.integers(1, 3)), max_size=5), st.integers(1, 7))
 def test_the_peak_and_the_busiest_minute_are_those_that_a_clock_sees(
     jobs: list[tuple[list[int], int, int]], steps: int

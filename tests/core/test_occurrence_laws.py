@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.planning_oracle import COVERED, Expected, expected_plan, fates, slots_after
 from tests.core.test_occurrence import HOURLY, MINUTELY, at
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Bounded, Cron, Every, Queue, Retry, Schedule, Window
 from horae.core.job import effective, parse_settings

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import at, run, told, view
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Every, Queue, Retry
 from horae.core.lifecycle import RUNS, RunState

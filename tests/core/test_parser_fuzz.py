@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron, Every, Iso8601
 from horae.core.constraint import KINDS, Constraints

@@ -1,7 +1,9 @@
 """Texts eight times as long take about eight times as long to read or to refuse, and none takes a second.
 
-The time is that of the process alone, the best of several; what is read in less than two milliseconds is fast enough
+The time is that of this thread alone, the best of several; what is read in less than two milliseconds is fast enough
 whatever its shape. Eight times the length, because squares then show: 64 times the time, against 24 that are allowed.
+Whoever else is at work on the machine makes it slower now and then: what seems to take too long is measured again, and
+what really does so always does.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import suppress
-from time import process_time
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from horae.errors import HoraeError, shown
 
 SHORT, LONG = 8_000, 64_000
 FAST = 0.002
+ROUNDS = 20
 HEAD = "0 3 * * * name=a command=b "
 
 
@@ -102,10 +105,10 @@ def best_time(read: Callable[[int], object], size: int) -> float:
     gc.disable()
     try:
         while len(times) < 5 and sum(times) < 0.1 and (not times or times[0] > FAST / 20):
-            began = process_time()
+            began = thread_time()
             with suppress(HoraeError):
                 read(size)
-            times.append(process_time() - began)
+            times.append(thread_time() - began)
     finally:
         gc.enable()
     return min(times)
@@ -113,7 +116,10 @@ def best_time(read: Callable[[int], object], size: int) -> float:
 
 @pytest.mark.parametrize("name", NASTY)
 def test_the_time_grows_with_the_length_and_no_faster(name: str) -> None:
-    long = best_time(NASTY[name], LONG)
+    long, short = best_time(NASTY[name], LONG), best_time(NASTY[name], SHORT)
+    for _ in range(ROUNDS):
+        if long < 1 and (long <= FAST or long < 24 * short):
+            break
+        long, short = min(long, best_time(NASTY[name], LONG)), min(short, best_time(NASTY[name], SHORT))
     assert long < 1
-    if long > FAST:
-        assert long < 24 * best_time(NASTY[name], SHORT)
+    assert long <= FAST or long < 24 * short

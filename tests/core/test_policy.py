@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Bounded, Queue, Retry
 from horae.core.policy import (

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tier import examples
 
 from horae.core.job import Settings, effective
 from horae.core.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, AttemptState, RunState, TaskState
@@ -92,6 +93,7 @@ def test_a_run_begins_with_its_first_task_or_with_all() -> None:
     assert list(first_starts(3, "parallel")) == [0, 1, 2]
 
 
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(
     st.lists(st.sampled_from(["fail_fast", "continue", "retry_on_failure"]), min_size=1, max_size=4),
     st.sampled_from(["sequential", "parallel"]),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.core.oracle import SECOND, CronOracle, load_zone
 from tests.core.test_interval_against_oracle import DURATIONS, INTERVALS, any_every, any_iso
 from tests.core.test_schedule_samples import ZONES, Chooser, Drawn, any_cron, any_moment, cron_of, near
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron, Every, Iso8601, Once, Schedule
 from horae.errors import CronNeverFires

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_occurrence import HOURLY, MINUTELY, at
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron, Every, Once, Schedule, Window
 from horae.core.job import effective, parse_settings

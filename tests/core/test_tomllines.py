@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from tests.ddl.drawn import JSON, NAMES, some
-from tests.depth import examples
+from tests.tier import examples
 
 from horae.core.shape import Path
 from horae.core.tomllines import TomlLines

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.depth import examples
+from tests.tier import examples
 
 from horae.core import zonediff
 from horae.core.custom import Custom

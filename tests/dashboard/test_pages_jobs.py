@@ -162,7 +162,10 @@ def test_a_jobs_page_shows_when_it_starts_and_why_and_what_hangs_on_it(browser: 
     text = page(browser, "/jobs/spread")
     assert "At 02:30 every day" in unescape(text)
     assert text.count('<ol class="starts">') == 1
-    assert len(re.findall(r"after its slot", text)) == 10
+    coming = browser.get("/api/v1/jobs/spread").json()["coming"]
+    shifted = [each for each in coming if each["chosen"] != each["nominal"]]
+    # Of some day the moment that is chosen is the slot itself.
+    assert len(re.findall(r"after its slot", text)) == len(shifted) >= 9
     assert '<span class="trace-subject">verdict</span>' in text
     assert 'href="/jobs/manual"' in text
     assert "CREATE JOB" in text

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.ddl.drawn import NOW, jobs
 from tests.ddl.reading import bound, one
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron, Every, Iso8601, Once, Retry, Window
 from horae.core.job import JobSpec, TaskSpec

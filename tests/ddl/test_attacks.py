@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -201,11 +202,11 @@ LARGE: dict[str, str] = {
 
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE.keys())
 def test_a_megabyte_of_anything_is_refused_soon_and_briefly(text: str) -> None:
-    begun = perf_counter()
+    begun = thread_time()
     with pytest.raises(InvalidStatement) as caught:
         parse(text)
-    # A second or two where it is linear; minutes where it is not.
-    assert perf_counter() - begun < 30
+    # A second or two of the processor where it is linear, whatever else it does; minutes where it is not.
+    assert thread_time() - begun < 30
     assert len(str(caught.value)) < 2_000
 
 
@@ -220,7 +221,8 @@ def test_a_megabyte_that_is_right_is_read() -> None:
 
 def test_depth_is_the_grammar_s_and_never_the_text_s() -> None:
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(220)
+    # How deep a test stands is its runner's affair.
+    sys.setrecursionlimit(len(inspect.stack(0)) + 150)
     try:
         assert one("CREATE JOB x TASKS (" + ",".join(f"t{number} AS 'x'" for number in range(500)) + ")")
     finally:

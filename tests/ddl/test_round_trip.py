@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ddl.drawn import NOW, STATEMENTS, jobs
-from tests.depth import examples
+from tests.tier import examples
 
 from horae import Cron, Every, Once
 from horae.core.custom import Custom

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ddl.drawn import TEXTS
-from tests.depth import examples
+from tests.tier import examples
 
 from horae.ddl.text import END, Piece, ended, split, tokens
 from horae.errors import InvalidStatement

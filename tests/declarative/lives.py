@@ -15,8 +15,8 @@ STATES = tuple(str(state) for state in SchedulerState)
 CALLS = ("initialize", "stop", "initialize, initialize", "initialize, stop", "stop, initialize", "stop, stop")
 BEGINS = ["SchedulerInitializationStarted", "PollingStarted", "SchedulerInitializationCompleted"]
 ENDS = ["SchedulerStopRequested", "PollingStopRequested", "PollingStopped", "SchedulerStopped"]
-PATIENCE = 30.0
-"""Real seconds that nothing here may take."""
+PATIENCE = 90.0
+"""Real seconds that nothing here may take, however slow the machine is."""
 
 
 class Life:

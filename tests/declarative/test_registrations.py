@@ -26,6 +26,9 @@ from horae.declarative import (
     SchedulerState,
 )
 
+QUICK = 10.0
+"""Seconds of the processor, which other work on the machine does not count towards: whoever compares each with each, or
+goes through a megabyte again and again, takes minutes."""
 SHAPE = "Invalid registration shape: expected [string, string, function, Duration]"
 
 
@@ -207,9 +210,9 @@ def test_names_that_differ_in_case_or_in_their_letters_form_are_not_the_same(pla
 
 def test_an_expression_of_a_megabyte_is_refused_within_a_moment(place: Place) -> None:
     for text in ("* " * 500_000, "0," * 500_000 + "0 * * * *", "9" * 1_000_000, "\0" * 1_000_000):
-        began = time.process_time()
+        began = time.thread_time()
         error = place.refused([("good", text, callback, MINUTE)])
-        assert time.process_time() - began < 1
+        assert time.thread_time() - began < QUICK
         assert type(error) is CronExpressionInvalidError
         assert error.details == {
             "expression": text,
@@ -247,9 +250,9 @@ def test_any_other_delay_will_do(place: Place, delay: timedelta) -> None:
 
 def test_a_name_that_comes_twice_among_a_hundred_thousand_is_found_within_a_moment(place: Place) -> None:
     many = [(f"task {number}", EVERY, callback, MINUTE) for number in range(100_000)]
-    began = time.process_time()
+    began = time.thread_time()
     error = place.refused([*many, ("task 77", EVERY, callback, MINUTE)])
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < QUICK
     assert type(error) is ScheduleDuplicateTaskError
     assert error.details == {"taskName": "task 77"}
 

@@ -133,7 +133,7 @@ def test_the_world_goes_on_live_and_starts_a_program(made: Made) -> None:
         async with made.app as app:
             await app.sql(EXTERNAL_JOB)
             ref = await app.trigger(EXTERNAL_NAME)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not [run for run in await app.runs(EXTERNAL_NAME) if run.state == RunState.COMPLETED]:
                     await asyncio.sleep(0.05)
             (task,) = (await app.report(ref.run_id)).tasks

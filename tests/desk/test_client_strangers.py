@@ -56,7 +56,7 @@ class Scripted:
         return head + b"\r\n\r\n" + body
 
     def close(self) -> None:
-        self._thread.join(10)
+        self._thread.join(60)
         self._listening.close()
 
 
@@ -101,10 +101,12 @@ def test_a_line_that_is_cut_at_once_again_is_not_tried_for_ever() -> None:
 
 
 def test_nobody_at_the_address_is_told_with_what_to_do() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(ServerUnavailable) as away:
-        client.call("me")
+    with socket.socket() as silent:
+        # Bound, so that nobody else takes it meanwhile, and not listening.
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(ServerUnavailable) as away:
+            client.call("me")
     assert away.value.hint is not None
     assert "horae serve" in away.value.hint
     with Client("http://no-such-host.invalid") as client, pytest.raises(ServerUnavailable, match="no such host"):

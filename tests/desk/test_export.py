@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_jobtable_laws import SAYABLE
 from tests.ddl.drawn import NAMES, SETTINGS, some
-from tests.depth import examples
 from tests.desk.stand import CREATE, VIEW, Scene, Stand
+from tests.tier import examples
 
 from horae.core.access import Grant
 from horae.core.custom import Custom

@@ -38,7 +38,10 @@ def die() -> None:
 
 
 def hang(run: Run) -> None:
-    Path(run.payload["file"]).write_text(str(os.getpid()))
+    file = Path(run.payload["file"])
+    begun = file.with_name(f"{file.name}-{os.getpid()}")
+    begun.write_text(str(os.getpid()))
+    begun.rename(file)  # whoever sees it sees it whole, even if this process is killed meanwhile
     while True:
         time.sleep(1)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from tests.engine.world import attempts, clock, only_report, only_run, simulate, states, tasks
+from tests.engine.world import GUARD, attempts, clock, ended, only_report, only_run, simulate, states, tasks
 
 from horae import Every, Horae, Run, Window
 from horae.core import ids
@@ -93,21 +94,19 @@ def test_a_sync_task_sees_run_cancelled_in_its_thread(tmp_path: Path) -> None:
     def work(run: Run) -> None:
         seen.append(run.cancelled)
         started.set()
-        waited = threading.Event()
-        for _ in range(1000):
+        ends = time.monotonic() + GUARD
+        while time.monotonic() < ends:
             if run.cancelled:
                 seen.append(True)
                 raise InterruptedError("asked to stop")
-            waited.wait(0.01)
+            time.sleep(0.01)
 
     async def main() -> None:
         async with app:
             run_id = await app.trigger("a")
-            await asyncio.to_thread(started.wait, 10)
+            assert await asyncio.to_thread(started.wait, GUARD)
             assert await app.cancel(run_id) == "RUNNING"
-            while (await app.report(run_id)).run.completed_at is None:
-                await asyncio.sleep(0.01)
-            assert (await app.report(run_id)).outcome == "CANCELLED"
+            assert (await ended(app, run_id)).outcome == "CANCELLED"
 
     asyncio.run(main())
     assert seen == [False, True]

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.engine.world import GUARD, until
 from tests.store.databases import Databases
 
 from horae import Horae, HoraeError, Once, Run
@@ -49,7 +51,7 @@ def test_one_bad_definition_among_a_thousand_fails_alone_and_nobody_waits_for_ev
     async def main() -> None:
         wanted = [app.schedule(f"job-{n}", LATER, task="work", payload={"n": n}) for n in range(1000)]
         wanted.insert(500, app.schedule("bad", LATER, task="work", payload="\ud800"))
-        answers = await asyncio.wait_for(asyncio.gather(*wanted, return_exceptions=True), 60)
+        answers = await asyncio.wait_for(asyncio.gather(*wanted, return_exceptions=True), GUARD)
         failed = [answer for answer in answers if isinstance(answer, BaseException)]
         assert [type(error) for error in failed] == [InvalidDefinition]
         assert len(await app.jobs()) == 1000
@@ -117,19 +119,28 @@ def test_a_pool_that_a_running_app_is_given_can_be_used_at_once() -> None:
     asyncio.run(main())
 
 
+def descriptors(folder: Path) -> int:
+    """How many descriptors this process has of files in a folder; others are opened and closed by whoever likes to."""
+    count = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed a moment ago
+            count += each.readlink().is_relative_to(folder)
+    return count
+
+
 def test_a_store_that_could_not_be_joined_is_closed_again(tmp_path: Path) -> None:
     first, second = (Horae(f"sqlite:///{tmp_path / 'horae.db'}", node="only") for _ in range(2))
+    rounds = 12
 
     async def main() -> None:
         async with first:
-            open_files = []
-            for _ in range(4):
+            before = descriptors(tmp_path)
+            for _ in range(rounds):
                 with pytest.raises(HoraeError, match="running already"):
                     async with second:
                         pass
-                open_files.append(len(list(Path("/proc/self/fd").iterdir())))
-            # The first may have opened what stays for all.
-            assert open_files[1:] == open_files[1:2] * 3
+            # The node that runs may open one more of its own meanwhile; SQLite keeps one aside for whoever comes next.
+            assert descriptors(tmp_path) - before < rounds / 2
 
     asyncio.run(main())
 
@@ -152,10 +163,11 @@ def test_a_hook_that_hangs_keeps_no_slot_of_a_run_that_was_cancelled() -> None:
             await app.cancel(run)
             while (await app.report(run)).outcome != "CANCELLED":
                 await asyncio.sleep(0.01)
-            assert app.engine is not None
-            assert app.engine.ledger.working == 0
+            engine = app.engine
+            assert engine is not None
+            await until(lambda: engine.ledger.working == 0)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), GUARD))
 
 
 FORKING = """
@@ -189,7 +201,7 @@ def test_a_copy_that_a_task_forks_and_returns_from_does_not_become_a_second_engi
     process.send_signal(signal.SIGTERM)
     # The pipe's end comes when no copy holds it any more.
     lines += process.stdout.readlines()
-    assert process.wait(30) == 0
+    assert process.wait(GUARD) == 0
     process.stdout.close()
     told = "".join(lines)
     assert "Traceback" not in told
@@ -204,7 +216,7 @@ SWALLOWING = """while True:
 STUBBORN = """
 import asyncio, sys, time
 from horae import Every, Horae
-app = Horae(sys.argv[1])
+app = Horae(sys.argv[1], grace_period="1h")
 @app.job("stubborn", Every("1s"))
 async def stubborn() -> None:
     print("begun", flush=True)
@@ -232,11 +244,9 @@ def test_two_signals_end_a_program_whatever_its_tasks_do(tmp_path: Path, body: s
         text=True,
     )
     assert process.stdout is not None
-    for line in process.stdout:
-        if "begun" in line:
-            break
+    assert any("begun" in line for line in process.stdout)
     process.send_signal(signal.SIGTERM)
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + GUARD
     while process.poll() is None and time.monotonic() < ends:
         process.send_signal(signal.SIGTERM)
         time.sleep(0.2)
@@ -294,9 +304,10 @@ def test_a_schedule_of_one_s_own_is_found_again_by_its_path_after_a_restart(tmp_
                 return await app.next_run("own")
         finally:
             sys.path.remove(str(tmp_path))
+            sys.modules.pop("their_schedules", None)
 
     asyncio.run(define())
-    upcoming = asyncio.run(asyncio.wait_for(again(["their_schedules"]), 30))
+    upcoming = asyncio.run(asyncio.wait_for(again(["their_schedules"]), GUARD))
     assert upcoming is not None
     assert upcoming - datetime.now(UTC) < timedelta(seconds=5)
 
@@ -309,7 +320,7 @@ def test_every_rhythm_and_limit_of_the_engine_is_checked_where_it_is_set() -> No
 
 def test_a_run_of_several_tasks_is_finished_before_a_drained_node_leaves(databases_18: Databases) -> None:
     # On a server: settling one task takes a moment in which nothing is at work, and then the next begins.
-    app = Horae(databases_18.server.create_database())
+    app = Horae(databases_18.server.create_database(), grace_period="1h")
     steps = app.job("steps", LATER)
     begun = asyncio.Event()
 

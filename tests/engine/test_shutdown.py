@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.world import ended
+from tests.engine.world import GUARD, ended, until
 
 from horae import Horae, Run
-from horae.events import EngineStopped
+from horae.events import EngineStopped, RunParked
 
 
 def make(tmp_path: Path, **options: Any) -> Horae:
     return Horae(f"sqlite:///{tmp_path / 'horae.db'}", **options)
 
 
-async def started(app: Horae, run_id: str) -> None:
-    async with asyncio.timeout(20):
-        while (await app.report(run_id)).outcome != "RUNNING":
-            await asyncio.sleep(0.005)
+async def stopping(app: Horae) -> asyncio.Task[None]:
+    """The app's shutdown, begun: it takes on nothing new any more."""
+    engine = app.engine
+    assert engine is not None
+    task = asyncio.create_task(app.shut())
+    await until(lambda: engine.dispatcher.draining)
+    return task
 
 
 def outcome_after(app: Horae, run_id: str) -> Any:
@@ -37,16 +39,21 @@ def outcome_after(app: Horae, run_id: str) -> Any:
 
 def test_drain_lets_what_runs_finish_and_starts_nothing_new(tmp_path: Path) -> None:
     app, done = make(tmp_path), list[str]()
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
     @app.job("a", None, overlap="queue")
     async def work(run: Run) -> None:
-        await asyncio.sleep(0.2)
+        begun.set()
+        await go_on.wait()
         done.append(run.run_id)
 
     async def main() -> tuple[str, str]:
-        async with app:
-            first, second = await app.trigger("a"), await app.trigger("a")
-            await started(app, first)
+        await app.open()
+        first, second = await app.trigger("a"), await app.trigger("a")
+        await begun.wait()
+        shutdown = await stopping(app)
+        go_on.set()
+        await shutdown
         return first, second
 
     first, second = asyncio.run(main())
@@ -60,13 +67,15 @@ def test_what_does_not_finish_within_the_grace_is_cancelled_and_goes_back(tmp_pa
     app, told = make(tmp_path, grace_period="100ms"), list[str]()
     stopped: list[EngineStopped] = []
     app.events.listen(stopped.append, EngineStopped)
+    begun = asyncio.Event()
 
     @app.job("a", None, delivery=delivery)
     async def work(run: Run) -> None:
         told.append(f"begun {run.attempt}")
+        begun.set()
         if run.attempt == 1:
             try:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 told.append("cancelled")
                 raise
@@ -74,7 +83,7 @@ def test_what_does_not_finish_within_the_grace_is_cancelled_and_goes_back(tmp_pa
     async def main() -> str:
         async with app:
             run_id = await app.trigger("a")
-            await started(app, run_id)
+            await begun.wait()
         return run_id
 
     run_id = asyncio.run(main())
@@ -96,31 +105,31 @@ def test_what_does_not_finish_within_the_grace_is_cancelled_and_goes_back(tmp_pa
 
 
 def test_shutdown_cancel_does_not_wait_for_what_runs(tmp_path: Path) -> None:
-    app = make(tmp_path, grace_period="30s", shutdown="cancel")
+    app = make(tmp_path, grace_period="1h", shutdown="cancel")
+    begun = asyncio.Event()
 
     @app.job("a", None)
     async def work() -> None:
-        await asyncio.sleep(60)
+        begun.set()
+        await asyncio.Event().wait()
 
-    async def main() -> tuple[str, float]:
-        async with app:
+    async def main() -> str:
+        async with asyncio.timeout(GUARD), app:
             run_id = await app.trigger("a")
-            await started(app, run_id)
-            begun = time.monotonic()
-        return run_id, time.monotonic() - begun
+            await begun.wait()
+        return run_id
 
-    run_id, took = asyncio.run(main())
-    assert took < 5
-    assert outcome_after(app, run_id).outcome == "PENDING"
+    assert outcome_after(app, asyncio.run(main())).outcome == "PENDING"
 
 
 def test_a_task_that_is_done_with_its_work_when_it_is_cancelled_at_shutdown_counts_as_done(tmp_path: Path) -> None:
-    app = make(tmp_path, grace_period="100ms")
+    app, begun = make(tmp_path, grace_period="100ms"), asyncio.Event()
 
     @app.job("a", None)
     async def work() -> str:
+        begun.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             return "finished just now"
         return "never"
@@ -128,39 +137,42 @@ def test_a_task_that_is_done_with_its_work_when_it_is_cancelled_at_shutdown_coun
     async def main() -> str:
         async with app:
             run_id = await app.trigger("a")
-            await started(app, run_id)
+            await begun.wait()
         return run_id
 
     assert outcome_after(app, asyncio.run(main())).outcome == "COMPLETED"
 
 
 def test_force_goes_without_a_thread_that_does_not_stop_and_its_run_goes_back(tmp_path: Path) -> None:
-    app = make(tmp_path, grace_period="30s")
-    release = threading.Event()
+    app = make(tmp_path, grace_period="1h")
+    begun, release = threading.Event(), threading.Event()
 
     @app.job("deaf", None)
     def deaf() -> None:
-        release.wait(30)
+        begun.set()
+        release.wait()
 
-    async def main() -> tuple[str, float]:
+    async def main() -> str:
         engine = await app.open()
         run_id = await app.trigger("deaf")
-        await started(app, run_id)
-        begun = time.monotonic()
-        stopping = asyncio.create_task(app.shut())
-        await asyncio.sleep(0.05)
+        await until(begun.is_set)
+        shutdown = await stopping(app)
+        assert not shutdown.done()
         engine.force()
-        await stopping
-        return run_id, time.monotonic() - begun
+        async with asyncio.timeout(GUARD):
+            await shutdown
+        return run_id
 
-    run_id, took = asyncio.run(main())
-    release.set()
-    assert took < 5
+    try:
+        run_id = asyncio.run(main())
+    finally:
+        release.set()
     assert outcome_after(app, run_id).outcome == "PENDING"
 
 
 def test_a_run_that_waits_for_a_retry_is_left_as_it_is(tmp_path: Path) -> None:
-    app = make(tmp_path, defaults={"retry": {"max_retries": 1, "interval": "1h"}})
+    app, parked = make(tmp_path, defaults={"retry": {"max_retries": 1, "interval": "1h"}}), asyncio.Event()
+    app.events.listen(lambda event: parked.set(), RunParked)
 
     @app.job("a", None)
     async def work() -> None:
@@ -169,9 +181,8 @@ def test_a_run_that_waits_for_a_retry_is_left_as_it_is(tmp_path: Path) -> None:
     async def main() -> str:
         async with app:
             run_id = await app.trigger("a")
-            async with asyncio.timeout(20):
-                while not (await app.report(run_id)).tasks or (await app.report(run_id)).outcome != "PENDING":
-                    await asyncio.sleep(0.005)
+            async with asyncio.timeout(GUARD):
+                await parked.wait()
         return run_id
 
     report = outcome_after(app, asyncio.run(main()))
@@ -181,6 +192,7 @@ def test_a_run_that_waits_for_a_retry_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_hooks_of_runs_that_end_at_the_last_moment_are_still_called(tmp_path: Path) -> None:
     app, told = make(tmp_path), list[str]()
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
     @app.on_complete
     async def told_late(report: Any) -> None:
@@ -189,11 +201,16 @@ def test_hooks_of_runs_that_end_at_the_last_moment_are_still_called(tmp_path: Pa
 
     @app.job("a", None)
     async def work() -> None:
-        await asyncio.sleep(0.1)
+        begun.set()
+        await go_on.wait()
 
     async def main() -> None:
-        async with app:
-            await started(app, await app.trigger("a"))
+        await app.open()
+        await app.trigger("a")
+        await begun.wait()
+        shutdown = await stopping(app)
+        go_on.set()
+        await shutdown
 
     asyncio.run(main())
     assert told == ["COMPLETED"]

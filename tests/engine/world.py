@@ -86,9 +86,20 @@ def attempts(task: TaskRow) -> list[tuple[str, str | None]]:
 HOUR = timedelta(hours=1)
 
 
-async def ended(app: Horae, run_id: str, seconds: float = 20.0) -> Report:
+GUARD = 60.0
+"""Real seconds after which something never happens, however slow the machine is."""
+
+
+async def ended(app: Horae, run_id: str) -> Report:
     """The report of a run in an app on real time, once it has ended."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(GUARD):
         while (report := await app.report(run_id)).run.completed_at is None:
             await asyncio.sleep(0.005)
     return report
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """On real time, until something is so that other tasks or threads of this process bring about."""
+    async with asyncio.timeout(GUARD):
+        while not condition():
+            await asyncio.sleep(0.005)

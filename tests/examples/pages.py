@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import sleep, time
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,13 @@ def blocks_of(page: str) -> Iterator[Block]:
     text = (ROOT / page).read_text()
     for found in _BLOCKS.finditer(text):
         yield Block(text[: found.start(1)].count("\n"), found.group(1), found.group(2))
+
+
+def past_the_hour() -> None:
+    """Where the hour is about to turn, waits until it has: no job comes due that a page counts on as still to come."""
+    left = 3600 - time() % 3600
+    if left < 60:
+        sleep(left)
 
 
 async def run_page(page: str, printed: Callable[[], str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.shell import horae
-from tests.examples.pages import ROOT
+from tests.examples.pages import ROOT, past_the_hour
 
 PAGE = (ROOT / "docs" / "changing.md").read_text()
 _BLOCKS = re.compile(r"^```(toml|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -23,6 +23,7 @@ def settled(text: str) -> str:
 def test_the_page_on_changing_jobs_shows_what_its_commands_print(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    past_the_hour()
     monkeypatch.chdir(tmp_path)
     typed = 0
     for kind, text in _BLOCKS.findall(PAGE):

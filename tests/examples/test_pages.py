@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.examples.pages import blocks_of, run_page
+from tests.examples.pages import blocks_of, past_the_hour, run_page
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,7 @@ def test_a_guide_runs_from_top_to_bottom(
     found = list(blocks_of(page))
     # So that a block whose fence is broken is missed here, rather than never run.
     assert (len(found), sum(block.output is not None for block in found)) == (blocks, outputs)
+    past_the_hour()
     asyncio.run(run_page(page, lambda: capsys.readouterr().out))
     assert (tmp_path / "horae.db").exists() or page == "docs/declarative.md"  # whose catalog is in memory
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.examples.scripts import EXAMPLES, played
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 PROJECT = EXAMPLES / "django_project"
 
 
@@ -72,7 +72,7 @@ def client() -> Any:
 
 def test_a_django_view_schedules_what_a_worker_runs(django_project: str) -> None:
     worker = subprocess.Popen(
-        [sys.executable, "manage.py", "worker", "--seconds", "60"],
+        [sys.executable, "manage.py", "worker", "--seconds", "600"],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         text=True,
@@ -115,7 +115,7 @@ def test_the_worker_ends_by_itself_after_the_seconds_it_was_given(tmp_path: Path
     done = subprocess.run(
         [sys.executable, "manage.py", "worker", "--seconds", "0.3"],
         cwd=PROJECT,
-        timeout=PATIENCE,
+        timeout=2 * PATIENCE,
         check=False,
         env={**os.environ, "HORAE_STORE": f"sqlite:///{tmp_path / 'horae.db'}", "PYTHONDONTWRITEBYTECODE": "1"},
     )

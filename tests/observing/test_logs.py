@@ -23,15 +23,16 @@ from horae.events import EVENTS, Event, RunPassed, Stream
 def bare_logging() -> Iterator[logging.Logger]:
     """Logging as a program finds it that has set up nothing: pytest's handlers, new ones in every phase, put aside."""
     root, horae = logging.getLogger(), logging.getLogger("horae")
-    handlers, level = root.handlers[:], horae.level
-    root.handlers.clear()
+    loggers = (root, horae, logging.getLogger("asyncio"), logging.getLogger("uvicorn"))
+    before = [(each, each.handlers[:], each.level) for each in loggers]
+    for each in loggers:
+        each.handlers.clear()
     try:
         yield horae
     finally:
-        root.handlers[:] = handlers
-        for each in (horae, logging.getLogger("asyncio"), logging.getLogger("uvicorn")):
-            each.handlers.clear()
-        horae.setLevel(level)
+        for each, handlers, level in before:
+            each.handlers[:] = handlers
+            each.setLevel(level)
 
 
 def told(caplog: pytest.LogCaptureFixture, *emitted: Event, level: int = logging.DEBUG) -> list[logging.LogRecord]:

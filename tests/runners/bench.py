@@ -16,6 +16,9 @@ from horae.runners.run import Facts
 
 Request = Callable[[str, tuple[Any, ...]], Awaitable[Any]]
 
+PATIENCE = 60.0
+"""Seconds after which what is waited for here is taken never to come."""
+
 FACTS = Facts("shop", "occ_1", "ask", 2, 42, {}, 0, 0, 0, None, False, None, None, Settings())
 
 
@@ -50,7 +53,7 @@ class Work:
         """What it printed, once the word is in it."""
         while word not in "".join(self.pieces):
             self.arrived.clear()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await self.arrived.wait()
         return "".join(self.pieces)
 
@@ -87,7 +90,7 @@ def start(
 
 
 async def run(processes: Processes, function: Callable[..., Any], request: Request | None = None) -> End:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE):
         return await start(processes, function, request).end
 
 
@@ -101,13 +104,13 @@ def is_alive(pid: int) -> bool:
 
 def all_end(pids: list[int]) -> bool:
     """Whether all these processes end. They are not ours to wait for, so there is nothing to do but look."""
-    return _comes_true(lambda: not any(is_alive(pid) for pid in pids))
+    return comes_true(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def computes(pid: int) -> bool:
     """Whether a process gets to use a tenth of a second of a processor."""
     before = _used(pid)
-    return _comes_true(lambda: _used(pid) > before + 0.1)
+    return comes_true(lambda: _used(pid) > before + 0.1)
 
 
 def _used(pid: int) -> float:
@@ -115,8 +118,9 @@ def _used(pid: int) -> float:
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
-def _comes_true(condition: Callable[[], bool], within: float = 10.0) -> bool:
-    limit = time.monotonic() + within
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Whether it does. For what other processes and threads do, which nobody tells us."""
+    limit = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > limit:
             return False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import pwd
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,24 @@ from horae.runners.command import CommandHandle, CommandResult, CommandWork, sta
 SHELL = "/bin/sh"
 PYTHON = "/usr/bin/python3"
 NOBODY = "nobody"
-LIMIT = 20.0
+LONE_USERS = ("games", "man", "lp", "mail", "news", "uucp", "proxy", "backup")
+"""That most systems have, and nothing runs as."""
+LIMIT = 60.0
 """Seconds after which a command of these tests is taken to hang."""
+ENDLESS = 1000.0
+"""Seconds of grace that no test waits for."""
 
 FORK_BOMB = f"""#!{PYTHON}
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(1, b"ready\\n")
 while True:
     try:
         os.fork()
     except OSError:
         pass
 """
-"""Every process of it starts others for as long as it can."""
+"""Every process of it starts others for as long as it can. The first says when it no longer stops on request."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
 needs_python = pytest.mark.skipif(
@@ -83,8 +89,11 @@ class Place:
         self.policy = replace(self.policy, **changes)
 
     def as_nobody(self) -> None:
-        os.chown(self.work, *_ids(NOBODY))
-        self.allow(user=NOBODY)
+        self.as_user(NOBODY)
+
+    def as_user(self, name: str) -> None:
+        os.chown(self.work, *_ids(name))
+        self.allow(user=name)
 
     def program(self, name: str, text: str) -> str:
         path = self.programs / name
@@ -108,6 +117,18 @@ class Place:
 
     def python(self, script: str, **options: Any) -> Ended:
         return self.run(f"{PYTHON} -c {_quoted(script)}", **options)
+
+    def out_of_time(self, command: str, **limits: Any) -> Ended:
+        """A command that was stopped because its time was up, after it had said "ready". How long a command takes to
+        come so far is the machine's to say, so it gets ever more time until it does."""
+        time_limit = 0.3
+        while True:
+            self.allow(time_limit=time_limit, **limits)
+            ended = self.run(command)
+            if "ready" in ended.text:
+                return ended
+            time_limit *= 4
+            assert time_limit < LIMIT, f"it was never ready, and said: {ended.text}"
 
     def during(self, script: str, act: Callable[[CommandHandle], None], **options: Any) -> Ended:
         """Runs a shell script; when it has said "ready", `act` is called with its handle."""
@@ -162,16 +183,6 @@ def place() -> Iterator[Place]:
         shutil.rmtree(root)
 
 
-def comes_true(condition: Callable[[], bool]) -> bool:
-    """Whether it does, within LIMIT. For what other processes do, which nobody tells us."""
-    limit = time.monotonic() + LIMIT
-    while not condition():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def carrying(text: str) -> list[str]:
     """Command lines of processes that have the text in theirs, other than our own and our ancestors'."""
     found = []
@@ -188,8 +199,24 @@ def carrying(text: str) -> list[str]:
     return found
 
 
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count is all
+def open_descriptors() -> set[tuple[int, int, int]]:
+    """Those of this process, with what they lead to. What earlier tests forgot to close is closed now, not later."""
+    gc.collect()
+    found = set()
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all
+        with suppress(OSError):  # the one that was open for this list
+            status = os.fstat(int(name))
+            found.add((int(name), status.st_dev, status.st_ino))
+    return found
+
+
+def lone_user() -> str:
+    """A user that nothing else runs as, for what is counted by user: PostgreSQL and other tests are nobody, and each
+    worker of pytest has one of its own."""
+    known = {each.pw_name for each in pwd.getpwall()}
+    users = [each for each in LONE_USERS if each in known] or [NOBODY]
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    return users[int(worker) % len(users)]
 
 
 def interpreter_for_all() -> str | None:
@@ -202,8 +229,6 @@ def interpreter_for_all() -> str | None:
 
 
 def _ids(name: str) -> tuple[int, int]:
-    import pwd
-
     found = pwd.getpwnam(name)
     return found.pw_uid, found.pw_gid
 

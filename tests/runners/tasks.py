@@ -19,7 +19,8 @@ from typing import Any, NoReturn
 from horae.runners.messages import Cancelled
 from horae.runners.run import Run
 
-LONG = 60
+LONG = 600
+"""Seconds that nobody waits for: longer than the patience of any test."""
 SLEEP = [sys.executable, "-c", f"import time; time.sleep({LONG})"]
 
 
@@ -134,10 +135,11 @@ def ignore_requests() -> None:
 
 
 def hold_the_interpreter() -> None:
-    """Never lets another thread, or a signal handler, have a turn."""
-    print("began")
+    """Once it is asked to stop, never lets another thread, or a signal handler, have a turn. Not before: whoever asks
+    has seen what it printed, which left by another thread."""
     with suppress(Cancelled):
-        time.sleep(0.3)  # until what was printed has left
+        print("began")
+        time.sleep(LONG)
     all(itertools.repeat(True))
 
 
@@ -209,8 +211,8 @@ def ask_for_ever(run: Run) -> None:
 
 
 def watch_the_flag(run: Run) -> bool:
-    print("began")
     try:
+        print("began")
         time.sleep(LONG)
     except Cancelled:
         return run.cancelled

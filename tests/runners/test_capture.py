@@ -234,7 +234,7 @@ from horae.runners.output import Capture
 Capture().install()
 subprocess.run([sys.executable, "-c", "print('from below')"], stdout=sys.stdout, check=True)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout == "from below\n"
 
 

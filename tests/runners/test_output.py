@@ -158,6 +158,6 @@ def test_a_print_in_the_middle_of_a_print_does_not_wait_for_itself() -> None:
 
     done = threading.Thread(target=output.write, args=(Talker("text "),), daemon=True)
     done.start()
-    done.join(10)
+    done.join(60)
     assert not done.is_alive()
     assert output.close() == "text in the middle "

@@ -101,7 +101,7 @@ def test_a_function_of_the_program_itself_runs_without_starting_the_program_agai
     (folder / "nightly.py").write_text(SCRIPT)
     command = [str(folder / "nightly.py")] if how == "script" else ["-m", "nightly"]
     ended = subprocess.run(
-        [sys.executable, *command, "an argument"], capture_output=True, text=True, timeout=20, check=True, cwd=folder
+        [sys.executable, *command, "an argument"], capture_output=True, text=True, timeout=60, check=True, cwd=folder
     )
     name = "__mp_main__" if how == "script" else "nightly"
     loaded = f"loaded as {name} by ['an argument']"
@@ -122,7 +122,7 @@ def test_a_program_without_a_file_has_no_place_for_its_functions(how: str) -> No
         input=program,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     )
     assert ended.stdout == "None\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.runners import tasks
-from tests.runners.bench import all_end, computes, is_alive, run, start
+from tests.runners.bench import PATIENCE, all_end, computes, is_alive, run, start
 
 from horae.runners.processes import Processes
 
@@ -28,6 +28,15 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture(scope="module")
 def processes(runner: asyncio.Runner) -> Iterator[Processes]:
+    """They wait for a task that was asked to stop for longer than any test does."""
+    processes = Processes(runner.get_loop(), tee=False, flush_every=0.02, cancel_grace=10 * PATIENCE)
+    yield processes
+    runner.run(processes.close())
+
+
+@pytest.fixture
+def hasty(runner: asyncio.Runner) -> Iterator[Processes]:
+    """They hardly wait for a task that was asked to stop."""
     processes = Processes(runner.get_loop(), tee=False, flush_every=0.02, cancel_grace=0.3)
     yield processes
     runner.run(processes.close())
@@ -152,10 +161,10 @@ def test_work_that_is_cancelled_before_its_process_has_begun_ends(runner: asynci
 
 @pytest.mark.parametrize("task", [tasks.ignore_requests, tasks.hold_the_interpreter])
 def test_a_task_that_does_not_stop_when_asked_is_killed_after_its_grace(
-    runner: asyncio.Runner, processes: Processes, task: Callable[..., Any]
+    runner: asyncio.Runner, hasty: Processes, task: Callable[..., Any]
 ) -> None:
     async def scenario() -> None:
-        work = start(processes, task)
+        work = start(hasty, task)
         await work.said("began")
         pid = work.handle.pid
         assert pid is not None
@@ -183,7 +192,7 @@ def test_what_a_task_started_ends_with_it(runner: asyncio.Runner, processes: Pro
 # ---- nobody left to tell ---------------------------------------------------------------------------------------------
 
 ENGINE = """
-import asyncio, sys
+import asyncio, os, signal, sys
 from tests.runners import tasks
 from tests.runners.bench import start
 from horae.runners.processes import Processes
@@ -194,6 +203,8 @@ async def main():
     works = [start(processes, getattr(tasks, name)) for name in sys.argv[1:]]
     for work in works:
         text = await work.said("began")
+        if work is works[-1]:
+            os.kill(work.handle.pid, signal.SIGTERM)  # from now on it holds its interpreter
         print(work.handle.pid, *text.split()[1:], flush=True)
     await asyncio.Event().wait()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.runners import tasks
-from tests.runners.bench import all_end, is_alive, run, start
+from tests.runners.bench import PATIENCE, all_end, is_alive, run, start
 
 from horae.errors import JobNotFound
 from horae.runners.processes import Processes, ProcessWork, locate
@@ -169,7 +169,7 @@ def test_a_question_is_given_up_when_the_task_that_asked_is_killed(
         await asked.wait()
         work.handle.kill()
         assert (await work.end).kind == "Cancelled"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await given_up.wait()
 
     runner.run(scenario())

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.runners.bench import PATIENCE, comes_true
 
 from horae.runners.threads import Threads
 
@@ -51,7 +52,7 @@ def test_one_thread_serves_calls_that_come_one_after_another() -> None:
 def test_calls_that_wait_for_each_other_each_get_a_thread() -> None:
     async def scenario() -> None:
         threads = Threads(asyncio.get_running_loop())
-        together = threading.Barrier(20, timeout=10)
+        together = threading.Barrier(20, timeout=PATIENCE)
         for _ in range(2):
             ends = await asyncio.gather(*(call(threads, together.wait) for _ in range(20)))
             assert [error for _, error, _ in ends if error is not None] == []
@@ -119,7 +120,9 @@ def test_results_that_come_while_the_loop_is_busy_are_told_with_one_wake_up() ->
         for _ in range(30):
             threads.submit(ready.release, lambda value, error: values.append(1))
         for _ in range(30):
-            assert ready.acquire(timeout=10)
+            assert ready.acquire(timeout=PATIENCE)
+        # Each has been called; that each has also handed its result over is seen nowhere else.
+        assert comes_true(lambda: len(threads._finished) == 30)
         while len(values) < 30:
             await asyncio.sleep(0)
         assert loop.woken < 10
@@ -167,7 +170,7 @@ def test_closing_ends_idle_threads_and_leaves_a_stuck_one_whose_result_is_droppe
 
     async def scenario() -> tuple[threading.Thread, threading.Thread]:
         threads = Threads(asyncio.get_running_loop())
-        both = threading.Barrier(2, timeout=10)
+        both = threading.Barrier(2, timeout=PATIENCE)
         pair = await asyncio.gather(
             *(call(threads, lambda: (both.wait(), threading.current_thread())[1]) for _ in range(2))
         )
@@ -176,14 +179,14 @@ def test_closing_ends_idle_threads_and_leaves_a_stuck_one_whose_result_is_droppe
 
         def stick() -> None:
             began.get_loop().call_soon_threadsafe(began.set_result, threading.current_thread())
-            release.wait(10)
+            release.wait(PATIENCE)
 
         threads.submit(stick, lambda *end: told.append(end))
         stuck = await began
         (idle,) = workers - {stuck}
         threads.close()
         threads.close()
-        idle.join(10)
+        idle.join(PATIENCE)
         assert not idle.is_alive()
         assert threads.busy == 1
         with pytest.raises(RuntimeError):
@@ -193,7 +196,7 @@ def test_closing_ends_idle_threads_and_leaves_a_stuck_one_whose_result_is_droppe
     _, stuck = asyncio.run(scenario())
     assert stuck.is_alive()
     release.set()  # the loop is closed by now
-    stuck.join(10)
+    stuck.join(PATIENCE)
     assert not stuck.is_alive()
     assert told == []
 
@@ -206,10 +209,12 @@ from horae.runners.threads import Threads
 async def main():
     began = threading.Event()
     Threads(asyncio.get_running_loop()).submit(lambda: (began.set(), threading.Event().wait()), print)
-    assert began.wait(10)
+    assert began.wait(60)
 
 asyncio.run(main())
 print("over")
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     assert (ended.stdout, ended.stderr) == ("over\n", "")

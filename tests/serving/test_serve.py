@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.inside import inside
-from tests.serving.served import PROGRAM, served, until
+from tests.serving.served import PATIENCE, PROGRAM, served, until
 from tests.store.databases import Databases
 
 JOBS = '[jobs.tick]\nevery = "1h"\nsql = "SELECT 1"\n'
@@ -224,8 +224,8 @@ def test_flags_win_over_variables_and_those_over_the_file(folder: Path) -> None:
 def test_systemd_is_told_and_a_silent_manager_is_no_matter(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
-        manager.settimeout(30)
-        environment = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "200000"}
+        manager.settimeout(PATIENCE)
+        environment = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "2000000"}
 
         def told(line: str) -> list[str]:
             """The first message with that line."""

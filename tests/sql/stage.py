@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import psycopg
 import pytest
-from tests.store.catalogs import Place
+from tests.store.catalogs import PATIENCE, Place
 
 from horae import Horae
 from horae.config import Configuration, KeySources
@@ -35,7 +35,7 @@ class Behind:
         self._file: apsw.Connection | None = None
         if place.kind == "sqlite":
             self._file = apsw.Connection(":memory:")
-            self._file.set_busy_timeout(5000)
+            self._file.set_busy_timeout(int(PATIENCE * 1000))
             self._file.execute("ATTACH ? AS sys", (place.target,))
         else:
             self._session = psycopg.connect(place.target, autocommit=True)

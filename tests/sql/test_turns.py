@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
-from tests.store.catalogs import sqlite_place
+from tests.store.catalogs import PATIENCE, sqlite_place
 
 from horae.control.service import Service
 from horae.control.turns import MOST_SELECTING, turns
 from horae.core.access import LOCAL_NAME, Principal, user_uuid
+from horae.ddl.script import read
 from horae.ddl.session import LONG_TEXT, READING_VERBS, Session
 from horae.errors import HoraeError, InvalidInput
 from horae.store.catalog import Catalog
@@ -74,15 +77,24 @@ def test_others_have_a_turn_after_every_statement(tmp_path: Path, text: str, eac
     with_a_store(tmp_path, work)
 
 
-def test_a_long_text_is_read_while_others_go_on(tmp_path: Path) -> None:
+def test_a_long_text_is_read_while_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, others_had_turns = Event(), Event()
+
+    def slowly(text: str, most: int | None) -> Any:
+        begun.set()
+        assert others_had_turns.wait(PATIENCE), "the loop waits for the reader"
+        return read(text, most)
+
     async def work(store: Catalog) -> None:
-        text = "SHOW " + "(" * 15 * LONG_TEXT
-
-        async def refused() -> None:
-            with pytest.raises(HoraeError):
-                await carried_out(store, text)
-
-        assert await turns_during(refused()) >= 5
+        monkeypatch.setattr("horae.ddl.session.read", slowly)
+        reading = asyncio.ensure_future(carried_out(store, "SHOW " + "(" * 15 * LONG_TEXT))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        others_had_turns.set()
+        with pytest.raises(HoraeError):
+            await reading
 
     with_a_store(tmp_path, work)
 
@@ -125,7 +137,12 @@ def test_one_users_selects_wait_for_each_other_and_no_more_than_two_are_under_wa
             asyncio.ensure_future(Service(store, Principal(name, user_uuid(name), is_admin=True)).select(name))
             for name in ("ann", "ann", "bob", "eve")
         ]
-        await turns_during(asyncio.wait(asked, timeout=0.05))
+        async with asyncio.timeout(PATIENCE):
+            while len(under_way) < 2:
+                await asyncio.sleep(0)
+        # Everybody has had turns enough by then: whoever is not under way waits for another.
+        for _ in range(100):
+            await asyncio.sleep(0)
         assert under_way == ["ann", "bob"]
         leave.set()
         await asyncio.gather(*asked)
@@ -136,7 +153,7 @@ def test_one_users_selects_wait_for_each_other_and_no_more_than_two_are_under_wa
 
 def test_several_may_be_local_at_once(tmp_path: Path) -> None:
     async def work(store: Catalog) -> None:
-        async with asyncio.timeout(5), turns(store).taken(LOCAL_NAME), turns(store).taken(LOCAL_NAME):
+        async with asyncio.timeout(PATIENCE), turns(store).taken(LOCAL_NAME), turns(store).taken(LOCAL_NAME):
             assert MOST_SELECTING == 2
 
     with_a_store(tmp_path, work)

@@ -17,6 +17,9 @@ from horae.store.postgres.driver import PostgresDriver
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
 
+PATIENCE = 60.0
+"""Seconds that anybody here waits for a store: so long only where what is waited for never comes."""
+
 
 class Place:
     """Where a catalog lives: opens stores on it, and runs SQL as any other client would."""
@@ -32,15 +35,15 @@ class Place:
     def store(self, clock: ManualClock | None = None) -> Catalog:
         now = None if clock is None else clock.now
         if self.kind == "sqlite":
-            return Catalog(SqliteDriver(self.target, clock=now, patience=5.0))
-        return Catalog(PostgresDriver(self.target, clock=now, connections=3, patience=5.0))
+            return Catalog(SqliteDriver(self.target, clock=now, patience=PATIENCE))
+        return Catalog(PostgresDriver(self.target, clock=now, connections=3, patience=PATIENCE))
 
     def sql(self, text: str) -> list[tuple[Any, ...]]:
         """What another client sees: `sys` is the schema on PostgreSQL, the attached file on SQLite."""
         if self.kind == "sqlite":
             connection = apsw.Connection(":memory:")
             try:
-                connection.set_busy_timeout(5000)
+                connection.set_busy_timeout(int(PATIENCE * 1000))
                 connection.execute("ATTACH ? AS sys", (self.target,))
                 return connection.execute(text).fetchall()
             finally:

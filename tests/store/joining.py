@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from uuid import UUID, uuid4
 
-from tests.store.catalogs import Place
+from tests.store.catalogs import PATIENCE, Place
 
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import AttemptState
@@ -24,7 +24,8 @@ class Worker:
         self.claim = claim
 
     def joins(self) -> AbstractAsyncContextManager[JoinedRun]:
-        return self.store.transact(self.node, self.claim.run_id, self.claim.run_no, self.claim.fence)
+        claim = self.claim
+        return self.store.transact(self.node, claim.run_id, claim.run_no, claim.fence, limit=PATIENCE)
 
     async def works(self, *texts: str) -> None:
         """The whole task: its statements, and its end in the same transaction."""

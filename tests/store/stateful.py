@@ -18,7 +18,7 @@ from uuid import UUID
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests import depth
+from tests import tier
 from tests.store.stateful_commands import (
     KEYS,
     STEPS,
@@ -387,7 +387,7 @@ def machine_for(opens: Opens, *, examples: int = 30, steps: int = 40) -> type[St
 
     Comparison.opens = staticmethod(opens)
     Comparison.TestCase.settings = settings(
-        max_examples=depth.examples(examples),
+        max_examples=tier.examples(examples),
         stateful_step_count=steps,
         derandomize=True,
         deadline=None,

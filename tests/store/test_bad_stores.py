@@ -92,8 +92,8 @@ def test_a_schema_called_sys_that_is_not_ours_is_left_alone(databases_18: Databa
 def test_a_user_without_rights_is_told_which_are_missing(databases_18: Databases) -> None:
     url = databases_18.fresh()
     server, name = databases_18.server, url.rsplit("/", 1)[1]
-    server.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
-    error = refusal(f"postgresql://guest:guest@127.0.0.1:{server.port}/{name}")
+    server.execute(f"CREATE ROLE guest_{name} LOGIN PASSWORD 'guest'")
+    error = refusal(f"postgresql://guest_{name}:guest@127.0.0.1:{server.port}/{name}")
     assert isinstance(error, StoreRefused)
     assert "sys" in (error.hint or "")
 

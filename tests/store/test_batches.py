@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.depth import examples
 from tests.store.databases import Databases
+from tests.tier import examples
 
 from horae.store.driver import Statement
 from horae.store.postgres.arrays import Batch

@@ -8,7 +8,7 @@ from typing import Any
 
 import apsw
 import pytest
-from tests.store.catalogs import Place, minutely, sqlite_place
+from tests.store.catalogs import PATIENCE, Place, minutely, sqlite_place
 from tests.store.databases import Databases
 
 from horae.errors import HoraeError, StoreUnavailable
@@ -156,7 +156,7 @@ def test_the_board_of_a_store_that_is_not_open_says_so(place: Place) -> None:
 
 def test_a_page_is_read_while_a_task_holds_the_only_connection_that_writes(place: Place) -> None:
     async def body(store: Catalog, looks: Looks) -> None:
-        async with store.driver.joined(5.0):
+        async with store.driver.joined(PATIENCE):
             assert (await store.list_jobs(JobsAsked())).total == 1
             assert await store.session_user("0" * 64) is None
 

@@ -29,7 +29,8 @@ def test_statements_first_prepared_in_a_pipeline_that_broke_off_work_afterwards(
         node = uuid4()
         await store.join(node)
         await store.define([minutely(f"job-{number}") for number in range(20)])
-        # The connection used so far is busy, so what follows is all that the other one has ever seen.
+        # The only connection so far is busy, so what follows is all that the other one has ever seen.
+        assert store.driver._pool.get_stats()["pool_size"] == 1  # type: ignore[attr-defined] # of PostgreSQL's driver
         async with store.driver.transaction():
             with pytest.raises(JobNotFound):
                 await store.set_state("nobody", JobState.PAUSED)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
-from tests.store.catalogs import Place, minutely, opened
+from tests.store.catalogs import PATIENCE, Place, minutely, opened
 
 from horae.core.interval import Every
 from horae.core.job import JobSpec, TaskSpec
@@ -54,7 +54,7 @@ def test_switching_enabled_off_pauses_and_on_resumes(place: Place) -> None:
         await store.define([minutely()])
         seen = await store.changed(0, timeout=0)
         place.sql("UPDATE sys.cb_schedules SET enabled = false WHERE name = 'a'")
-        assert await store.changed(seen, timeout=10) != seen, "nobody was woken"
+        assert await store.changed(seen, timeout=PATIENCE) != seen, "nobody was woken"
         assert (await store.jobs())[0].state is JobState.ENABLED, "the trigger itself changes nothing"
         await store.plan()
         assert (await store.jobs())[0].state is JobState.PAUSED

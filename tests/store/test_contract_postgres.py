@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.store.databases import Databases
+from tests.tier import ON_16
 
 from horae.store.catalog import Catalog
 from horae.store.port import Store
@@ -30,6 +31,7 @@ class TestPostgres18(PostgresContract):
         self.url = databases_18.emptied()
 
 
+@ON_16
 class TestPostgres16(PostgresContract):
     @pytest.fixture(autouse=True)
     def _database(self, databases_16: Databases) -> None:

@@ -9,9 +9,10 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from tests.store.catalogs import Place
+from tests.store.catalogs import PATIENCE, Place
 from tests.store.databases import Databases
 from tests.store.joining import Worker, with_worker
+from tests.store.running import ADVISORY
 
 from horae.core.lifecycle import RunState, TaskState
 from horae.errors import Conflict, InvalidInput, StoreUnavailable
@@ -115,7 +116,12 @@ def test_uuids_are_read_as_the_driver_reads_them(place: Place) -> None:
     asyncio.run(with_worker(place, body))
 
 
-def test_what_a_statement_leaves_in_its_session_meets_nobody_else(place: Place) -> None:
+def test_what_a_statement_leaves_in_its_session_meets_nobody_else(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several connections the next who comes may have another: while one is cleaned, a new one is opened."""
+    monkeypatch.setattr("horae.store.postgres.driver.MOST_JOINED", 1)
+
     async def body(worker: Worker) -> None:
         async with worker.joins() as joined:
             for text in (
@@ -131,7 +137,7 @@ def test_what_a_statement_leaves_in_its_session_meets_nobody_else(place: Place) 
         async with worker.joins() as joined:
             [told] = await joined.execute(
                 "SELECT pg_backend_pid(), current_setting('search_path'), current_user = session_user,"
-                " to_regclass('jobs'), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42)"
+                f" to_regclass('jobs'), (SELECT count(*) FROM pg_locks WHERE {ADVISORY})"
             )
             assert told == (first, '"$user", public', True, None, 0)
 
@@ -204,7 +210,7 @@ def test_a_connection_lost_at_a_statement_is_a_store_that_cannot_be_reached(plac
         async with worker.joins() as joined:
             await joined.execute("INSERT INTO things VALUES ('gone')")
             [(pid,)] = await joined.execute("SELECT pg_backend_pid()")
-            place.sql(f"SELECT pg_terminate_backend({pid}, 5000)")
+            place.sql(f"SELECT pg_terminate_backend({pid}, {PATIENCE * 1000:.0f})")
             with pytest.raises(StoreUnavailable) as lost:
                 await joined.execute("SELECT 1")
             assert not lost.value.outcome_unknown
@@ -221,7 +227,7 @@ def before_commit(commit: Commit, place: Place) -> Commit:
     """The server ends the session before it hears of the commit."""
 
     async def broken(self: PostgresJoined) -> None:
-        place.sql(f"SELECT pg_terminate_backend({self._connection.info.backend_pid}, 5000)")
+        place.sql(f"SELECT pg_terminate_backend({self._connection.info.backend_pid}, {PATIENCE * 1000:.0f})")
         await commit(self)
 
     return broken
@@ -275,7 +281,7 @@ def test_handing_a_run_back_waits_for_the_transaction_in_doubt(place: Place) -> 
             await joined.execute("INSERT INTO things VALUES ('kept')")
             await joined.settle(worker.word(0))
             release = asyncio.ensure_future(worker.store.settle(worker.node, [worker.word(release=True)]))
-            assert await asyncio.wait_for(waits_for_a_lock(place, release), 20)
+            assert await asyncio.wait_for(waits_for_a_lock(place, release), PATIENCE)
         [answer] = await release
         assert (answer.verdict, answer.state) == (Verdict.ALREADY, RunState.COMPLETED)
 

@@ -8,6 +8,7 @@ from socket import socket, socketpair
 from typing import Any
 
 import pytest
+from psycopg import AsyncConnection
 from psycopg.waiting import Ready, Wait
 from tests.store.databases import Databases
 
@@ -112,13 +113,23 @@ def test_the_connections_of_a_store_wait_that_way(url: str, monkeypatch: pytest.
     assert len(found) >= 50
 
 
+async def sleeps(url: str, backend: int) -> None:
+    """Waits until the server has begun a statement that sleeps: told to stop before, it would not hear it."""
+    text = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
+    async with await AsyncConnection.connect(url, autocommit=True) as watcher:
+        while await (await watcher.execute(text, (backend,))).fetchone() != (1,):
+            await asyncio.sleep(0.001)
+
+
 def test_a_statement_that_nobody_waits_for_any_more_is_cancelled_and_its_connection_still_good(url: str) -> None:
     async def body() -> None:
         connection = await Connection.connect(url, autocommit=True)
         try:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await connection.execute("SELECT pg_sleep(600)")
+            asked = asyncio.ensure_future(connection.execute("SELECT pg_sleep(600)"))
+            await sleeps(url, connection.info.backend_pid)
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
             cursor = await connection.execute("SELECT 7")
             assert await cursor.fetchone() == (7,)
         finally:

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from tests.store.databases import Databases
 from tests.store.plan_guards import ALONE, GUARDS, JOBS, NOW, RUNS, Guard, faults_of_postgres_plan, rows_for
+from tests.tier import ON_16
 
 from horae.store.driver import statements
 from horae.store.postgres.arrays import array_literal, column_literal
@@ -151,6 +152,7 @@ def test_a_hot_statement_uses_its_index_on_postgres_18(
     assert not faults_of_postgres_plan(guard, plan), json.dumps(plan, indent=1)
 
 
+@ON_16
 @_EACH
 def test_a_hot_statement_uses_its_index_on_postgres_16(
     guard: Guard, times: int, planted_16: psycopg.Connection[Any]

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from tests.store.catalogs import minutely
+from tests.store.catalogs import PATIENCE, minutely
 from tests.store.databases import Databases
 
 from horae.core.lifecycle import AttemptState
@@ -115,7 +115,7 @@ def test_a_connection_that_breaks_just_then_is_replaced(
     monkeypatch.setattr(Connection, "execute", broken)
 
     async def body() -> None:
-        driver = PostgresDriver(url, connections=1, patience=20.0)
+        driver = PostgresDriver(url, connections=1, patience=PATIENCE)
         await driver.open()
         watch.seconds += FIRST_RENEWAL
         with pytest.raises(StoreUnavailable):

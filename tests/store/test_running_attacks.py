@@ -10,7 +10,18 @@ import re
 
 import pytest
 from tests.store.joining import Worker
-from tests.store.running import EVERY_GROUND, LOCAL, MOST, Ground, fails, ground_of, ran, somebody, with_people
+from tests.store.running import (
+    ADVISORY,
+    EVERY_GROUND,
+    LOCAL,
+    MOST,
+    Ground,
+    fails,
+    ground_of,
+    ran,
+    somebody,
+    with_people,
+)
 
 from horae.core.lifecycle import RunState
 from horae.errors import HoraeError, InvalidInput, StatementFailed
@@ -289,7 +300,7 @@ def test_what_a_text_leaves_behind_is_gone_before_the_run_is_settled(ground: Gro
             [left] = await joined.execute(
                 "SELECT pg_backend_pid(), current_user = session_user, to_regclass('pg_temp.things') IS NULL,"
                 " (SELECT count(*) FROM pg_prepared_statements WHERE from_sql), (SELECT count(*) FROM pg_cursors"
-                " WHERE is_holdable), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42),"
+                f" WHERE is_holdable), (SELECT count(*) FROM pg_locks WHERE {ADVISORY}),"
                 " (SELECT count(*) FROM pg_listening_channels()), current_setting('statement_timeout'),"
                 " current_setting('search_path'), current_setting('default_transaction_read_only'),"
                 " current_setting('array_nulls'), current_setting('horae.job_name', true)"
@@ -334,7 +345,7 @@ def test_a_trigger_that_defers_itself_again_is_refused(ground: Ground, where: st
 
 def test_a_session_that_a_text_has_ended_is_its_own_failure(ground: Ground) -> None:
     async def body(worker: Worker) -> None:
-        error: HoraeError = await fails(worker, "SET transaction_timeout = '50ms'; SELECT pg_sleep(20)", ALICE)
+        error: HoraeError = await fails(worker, "SET transaction_timeout = '50ms'; SELECT pg_sleep(600)", ALICE)
         assert isinstance(error, StatementFailed)
         await ran(worker, "SELECT 1", BOB)
 

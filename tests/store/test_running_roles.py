@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.store.catalogs import PATIENCE
 from tests.store.joining import Worker, with_worker
 from tests.store.running import (
     EVERY_GROUND,
     LOCAL,
     MOST,
+    PLAIN_GROUND,
     Ground,
     fails,
     ground_of,
@@ -225,7 +227,7 @@ def test_tables_of_other_schemas_can_be_reached_once_granted(ground: Ground) -> 
     with_people(ground, body, ALICE, setup=setup)
 
 
-@pytest.mark.parametrize("ground", [each for each in EVERY_GROUND if "plain" in each], indirect=True)
+@pytest.mark.parametrize("ground", PLAIN_GROUND, indirect=True)
 def test_a_right_that_the_login_may_not_pass_on_is_refused(ground: Ground) -> None:
     ground.as_superuser("DROP TABLE IF EXISTS public.theirs; CREATE TABLE public.theirs (a int)")
 
@@ -386,7 +388,7 @@ def test_many_nodes_may_begin_at_once(ground: Ground) -> None:
                     assert await joined.run_text("SELECT 1 AS a", LOCAL, MOST) == [(1,)]
 
             await asyncio.gather(
-                *(reads(store) for store in stores), *(store.driver.select("SELECT 1", 1, 10) for store in stores)
+                *(reads(store) for store in stores), *(store.driver.select("SELECT 1", 1, PATIENCE) for store in stores)
             )
         finally:
             for store in stores:

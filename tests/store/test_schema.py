@@ -8,7 +8,8 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.store.catalogs import Place, minutely, opened
+from tests.store.catalogs import Place, minutely, opened, sqlite_place
+from tests.store.databases import Databases
 from tools.generate import SCHEMAS, schema_file
 
 from horae.core.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, JobState, Machine
@@ -55,11 +56,10 @@ def test_the_tables_and_columns_of_the_published_catalog_are_there_under_their_n
         assert set(names.split()) <= found[table], table
 
 
-def test_both_stores_have_the_same_tables_and_columns(place: Place, tmp_path: Path) -> None:
-    if place.kind == "sqlite":
-        return
-    other = columns(Place("sqlite", str(tmp_path / "horae.db")))
-    assert {name: each for name, each in other.items() if name not in ONLY_SQLITE} == columns(place)
+def test_both_stores_have_the_same_tables_and_columns(databases_18: Databases, tmp_path: Path) -> None:
+    found = columns(sqlite_place(tmp_path))
+    other = columns(Place("postgres", databases_18.emptied()))
+    assert {name: each for name, each in found.items() if name not in ONLY_SQLITE} == other
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.store.catalogs import Place, minutely, opened
+from tests.store.catalogs import PATIENCE, Place, minutely, opened
 
 from horae.errors import InvalidInput
 from horae.store.catalog import Catalog
@@ -84,7 +84,7 @@ def counted(place: Place) -> list[tuple[object, ...]]:
     )
 
 
-async def selected(store: Store, sql: str, most: int = 100, seconds: float = 20.0) -> list[tuple[object, ...]]:
+async def selected(store: Store, sql: str, most: int = 100, seconds: float = PATIENCE) -> list[tuple[object, ...]]:
     assert isinstance(store, Catalog)
     rows = await store.driver.select(sql, most, seconds)
     json.dumps(rows)
@@ -92,10 +92,10 @@ async def selected(store: Store, sql: str, most: int = 100, seconds: float = 20.
 
 
 async def under_way(place: Place) -> None:
-    """Waits until the server works on a SELECT; in this process it begins at once."""
+    """Waits until the server works on a SELECT: told to stop before, it would not hear it. SQLite begins at once."""
     seen = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'"
-        " AND query LIKE '%horae_run%' AND pid <> pg_backend_pid()"
+        " AND query LIKE 'SELECT kept%horae_run%' AND pid <> pg_backend_pid()"
     )
     await asyncio.sleep(0)
     while place.kind == "postgres" and (await asyncio.to_thread(place.sql, seen))[0][0] == 0:
@@ -123,11 +123,11 @@ def test_what_may_be_seen_is_shown(place: Place) -> None:
 def test_rows_come_with_their_columns_and_no_more_than_were_asked_for(place: Place) -> None:
     async def body(store: Store) -> None:
         assert isinstance(store, Catalog)
-        rows = await store.driver.select("SELECT job_name AS n, 1 AS n FROM sys.jobs ORDER BY 1", 1, 10)
+        rows = await store.driver.select("SELECT job_name AS n, 1 AS n FROM sys.jobs ORDER BY 1", 1, PATIENCE)
         assert (rows, rows.columns, rows.rowcount, rows.cut) == ([("a", 1)], ("n", "n"), 1, True)
-        rows = await store.driver.select("SELECT job_name FROM sys.jobs", 2, 10)
+        rows = await store.driver.select("SELECT job_name FROM sys.jobs", 2, PATIENCE)
         assert (len(rows), rows.cut) == (2, False)
-        rows = await store.driver.select("SELECT job_name, state FROM sys.jobs WHERE job_name = 'z'", 2, 10)
+        rows = await store.driver.select("SELECT job_name, state FROM sys.jobs WHERE job_name = 'z'", 2, PATIENCE)
         assert (rows, rows.columns, rows.cut) == ([], ("job_name", "state"), False)
 
     runs(place, body)
@@ -179,7 +179,7 @@ def test_verbs_go_on_while_a_select_takes_its_time(place: Place) -> None:
     slow = "WITH RECURSIVE n (a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT count(*) FROM n"
 
     async def body(store: Store) -> None:
-        reading = asyncio.ensure_future(selected(store, slow, seconds=30))
+        reading = asyncio.ensure_future(selected(store, slow))
         await under_way(place)
         await store.set_pool("p", 2)
         assert not reading.done()

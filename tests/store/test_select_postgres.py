@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.catalogs import minutely, opened
-from tests.store.running import EVERY_GROUND, Ground, ground_of, new_ground
+from tests.store.catalogs import PATIENCE, minutely, opened
+from tests.store.running import ADVISORY, EVERY_GROUND, Ground, ground_of, new_ground
 
 from horae.errors import InvalidInput, StatementFailed, StoreRefused
 from horae.store.catalog import Catalog
@@ -62,7 +62,7 @@ def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> G
     return ground_of(request)
 
 
-async def selected(store: Store, sql: str, seconds: float = 20.0) -> list[tuple[object, ...]]:
+async def selected(store: Store, sql: str, seconds: float = PATIENCE) -> list[tuple[object, ...]]:
     assert isinstance(store, Catalog)
     return await store.driver.select(sql, 100, seconds)
 
@@ -85,18 +85,18 @@ def test_what_a_select_does_to_its_session_meets_nobody_else(ground: Ground) -> 
         await selected(store, "SELECT pg_advisory_lock(42), pg_notify('horae', 'x'), setseed(0.5)")
         await selected(store, "SELECT set_config('statement_timeout', '1', false), set_config('horae.x', 'y', false)")
         asked = (
-            "SELECT current_setting('statement_timeout'), (SELECT count(*) FROM pg_locks WHERE objid = 42"
-            " AND locktype = 'advisory'), current_setting('horae.x', true), current_setting('transaction_read_only')"
+            f"SELECT current_setting('statement_timeout'), (SELECT count(*) FROM pg_locks WHERE {ADVISORY}),"
+            " current_setting('horae.x', true), current_setting('transaction_read_only')"
         )
-        [(timeout, locks, left, read_only)] = await selected(store, asked, seconds=7)
-        assert (timeout, locks, left or None, read_only) == ("7s", 0, None, "on")
+        [(timeout, locks, left, read_only)] = await selected(store, asked, seconds=70)
+        assert (timeout, locks, left or None, read_only) == ("70s", 0, None, "on")
 
     asyncio.run(opened(ground.place, None, body))
 
 
 def test_a_select_that_waits_is_stopped(ground: Ground) -> None:
     async def body(store: Store) -> None:
-        for text in ("SELECT pg_sleep(30)", "SELECT set_config('statement_timeout', '0', true), pg_sleep(30)"):
+        for text in ("SELECT pg_sleep(600)", "SELECT set_config('statement_timeout', '0', true), pg_sleep(600)"):
             with pytest.raises(InvalidInput, match="longer than"):
                 await selected(store, text, seconds=0.2)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.store.catalogs import Place, minutely, opened, sqlite_place
+from tests.store.catalogs import PATIENCE, Place, minutely, opened, sqlite_place
 
 from horae.errors import InvalidInput, StoreError
 from horae.store.catalog import Catalog
@@ -23,9 +23,9 @@ def place(tmp_path: Path) -> Place:
     return sqlite_place(folder)
 
 
-async def selected(store: Store, sql: str) -> list[tuple[object, ...]]:
+async def selected(store: Store, sql: str, seconds: float = PATIENCE) -> list[tuple[object, ...]]:
     assert isinstance(store, Catalog)
-    return await store.driver.select(sql, 100, 10)
+    return await store.driver.select(sql, 100, seconds)
 
 
 REFUSED = [
@@ -62,8 +62,8 @@ def test_selects_that_take_long_wait_for_each_other_and_nobody_else_for_them(pla
 
     async def body(store: Store) -> None:
         assert isinstance(store, Catalog)
-        slow = [asyncio.ensure_future(selected(store, endless)) for _ in range(40)]
-        async with asyncio.timeout(5):
+        slow = [asyncio.ensure_future(selected(store, endless, 10 * PATIENCE)) for _ in range(40)]
+        async with asyncio.timeout(PATIENCE):
             assert not await store.has_credentials()
             assert await asyncio.to_thread(int) == 0
         assert not any(each.done() for each in slow)

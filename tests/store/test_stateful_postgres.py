@@ -6,6 +6,7 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 from tests.store.databases import Databases
 from tests.store.stateful import machine_for
+from tests.tier import ON_16
 
 from horae.store.catalog import Catalog
 from horae.store.port import Store
@@ -13,7 +14,7 @@ from horae.store.postgres.driver import PostgresDriver
 from horae.testing.clock import ManualClock
 
 
-@pytest.mark.parametrize("version", [18, 16])
+@pytest.mark.parametrize("version", [18, pytest.param(16, marks=ON_16)])
 def test_postgres_against_the_model(version: int, request: pytest.FixtureRequest) -> None:
     databases: Databases = request.getfixturevalue(f"databases_{version}")
 

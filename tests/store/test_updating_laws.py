@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.depth import examples
 from tests.store.stateful_commands import specs
+from tests.tier import examples
 
 from horae.control.comparing import job_view
 from horae.core.distribution import Distribution

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.store.databases import Databases
+from tests.tier import ON_16
 
 from horae.store.catalog import Catalog
 from horae.store.port import Store
@@ -52,6 +53,7 @@ class TestPostgres18(PostgresVault):
         self.url = databases_18.emptied()
 
 
+@ON_16
 class TestPostgres16(PostgresVault):
     @pytest.fixture(autouse=True)
     def _database(self, databases_16: Databases) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
@@ -12,17 +13,22 @@ import pytest
 from horae.testing.alternation import Alternation, shut_down
 from horae.testing.virtual_loop import VirtualLoop
 
+GUARD = 60.0
+"""Real seconds after which something never happens, however slow the machine is."""
+
 
 def alternating(body: Callable[[Alternation], Coroutine[Any, Any, None]]) -> Alternation:
     async def main() -> Alternation:
-        async with Alternation(VirtualLoop()) as alternation:
-            async with asyncio.timeout(20):
+        async with Alternation(VirtualLoop(), grace=GUARD) as alternation:
+            async with asyncio.timeout(GUARD):
                 await body(alternation)
         return alternation
 
+    before = set(threading.enumerate())  # other tests may have left some
     alternation = asyncio.run(main())
     assert alternation.loop.is_closed()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("alternation", "virtual-loop"))]
+    left = set(threading.enumerate()) - before
+    assert not [thread for thread in left if thread.name.startswith(("alternation", "virtual-loop"))]
     return alternation
 
 
@@ -139,7 +145,7 @@ def test_a_cancelled_call_that_will_not_rest_is_waited_for_no_longer_than_its_gr
 
         def work() -> None:
             began.set()
-            gate.wait(10)
+            gate.wait(GUARD)
             ended.set()
 
         call = asyncio.create_task(alternation.call(work))
@@ -160,15 +166,20 @@ def test_a_call_may_outlive_the_loop_that_gave_it_up(caplog: pytest.LogCaptureFi
     alternation = Alternation(VirtualLoop(), grace=0.01)
     gate, ended = threading.Event(), threading.Event()
 
-    def work() -> None:
-        gate.wait(10)
-        ended.set()
-
     async def gives_up() -> None:
+        outer = asyncio.get_running_loop()
+
+        def work() -> None:
+            outer.call_soon_threadsafe(limit.reschedule, 0.0)  # its time is up as soon as it has begun
+            gate.wait(GUARD)
+            ended.set()
+
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(GUARD) as limit:
                 await alternation.call(work)
 
+    gc.collect()  # what other tests left behind is logged when it goes
+    caplog.clear()
     asyncio.run(gives_up())
     assert not ended.is_set()
     gate.set()
@@ -178,6 +189,8 @@ def test_a_call_may_outlive_the_loop_that_gave_it_up(caplog: pytest.LogCaptureFi
 
 
 def test_an_interrupted_loop_runs_nothing_until_that_is_forgotten(recwarn: pytest.WarningsRecorder) -> None:
+    gc.collect()  # what other tests left behind is warned of when it goes
+    recwarn.clear()
     loop = VirtualLoop()
 
     async def answer() -> int:

@@ -15,6 +15,8 @@ from horae.testing.alternation import shut_down
 from horae.testing.virtual_loop import VirtualLoop
 
 YEAR = 365 * 86_400.0
+GUARD = 60.0
+"""Real seconds after which something never happens, however slow the machine is."""
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def test_time_stands_still_while_a_thread_works(loop: VirtualLoop) -> None:
     done = threading.Event()
 
     async def main() -> tuple[str, float]:
-        return await asyncio.to_thread(lambda: "worked" if done.wait(10) else "too late"), loop.time()
+        return await asyncio.to_thread(lambda: "worked" if done.wait(GUARD) else "too late"), loop.time()
 
     threading.Timer(0.05, done.set).start()
     seen = at_each(loop, 0.001)
@@ -69,7 +71,7 @@ def test_a_thread_is_waited_for_when_nobody_awaits_it_any_more(loop: VirtualLoop
 
     def work() -> None:
         started.set()
-        done.wait(10)
+        done.wait(GUARD)
         ended.append(loop.time())
 
     async def main() -> None:
@@ -87,7 +89,7 @@ def test_a_thread_is_waited_for_when_nobody_awaits_it_any_more(loop: VirtualLoop
 def test_an_executor_of_one_s_own_is_held_and_work_that_never_began_is_not(loop: VirtualLoop) -> None:
     gate = threading.Event()
     with ThreadPoolExecutor(1) as executor:
-        first = loop.run_in_executor(executor, gate.wait, 10)
+        first = loop.run_in_executor(executor, gate.wait, GUARD)
         loop.run_in_executor(executor, int).cancel()
         threading.Timer(0.02, gate.set).start()
         loop.run_to(1.0)
@@ -112,7 +114,7 @@ def test_a_stranger_s_descriptor_is_given_time_before_time_moves(
     loop: VirtualLoop, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
-    loop.patience = 10.0
+    loop.patience = GUARD
 
     async def receive() -> tuple[bytes, float]:
         return await loop.sock_recv(ours, 10), loop.time()

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from tests.tier import seeds
 from tests.torture.drivers import AFTER, BEFORE, STATEMENT, Blow, opened
 from tests.torture.evidence import Row
 from tests.torture.worker import EXPELLED
@@ -29,9 +30,11 @@ from horae.store.catalog import Catalog
 from horae.store.records import AttemptEnd, Capacity, Claim, Settlement, Start
 
 ROOT = Path(__file__).parents[2]
-SEEDS = range(int(os.environ.get("HORAE_TORTURE_SEEDS", "3")))
+SEEDS = seeds(3)
 KEEPER = uuid4()
 LOOKS_EVERY_SECONDS = 0.2
+PATIENCE = 90.0
+"""Seconds without anything new after which nothing new will come."""
 SETTINGS = {"misfire_grace": "1h", "max_lost": None}
 """A slot counts as on time however long the torture takes, and a run may lose its worker as often as that happens."""
 
@@ -109,14 +112,15 @@ class Keeper:
         self.sweeps = sweeps
         self.watched: dict[str, Watch] = {}
 
-    async def look(self, ahead: float = 0.0) -> int:
-        """One look; `ahead` looks from a later moment. Returns how many nodes were judged dead."""
+    async def look(self, at: float | None = None) -> int:
+        """One look, now or at another moment of the keeper's own time. Returns how many nodes were judged dead."""
         sights = [
             Sight(node.node, node.counter, node.lock_free)
             for node in await self.store.nodes()
             if node.state == "ALIVE" and node.node != str(KEEPER)
         ]
-        self.watched, dead = observe(self.watched, sights, time.monotonic() + ahead, released=self.store.lock_grace)
+        moment = time.monotonic() if at is None else at
+        self.watched, dead = observe(self.watched, sights, moment, released=self.store.lock_grace)
         for node, counter in dead:
             await self.store.take_over(KEEPER, UUID(node), counter)
         if self.sweeps:
@@ -124,13 +128,13 @@ class Keeper:
         await self.store.reap()
         return len(dead)
 
-    async def bury(self, deadline: float = 20.0) -> None:
+    async def bury(self) -> None:
         """Takes over from everybody whose process is known to be gone, without waiting the grace out."""
-        ends = time.monotonic() + deadline
+        ends = time.monotonic() + PATIENCE
         while any(node.state == "ALIVE" for node in await self.store.nodes()):
             assert time.monotonic() < ends, f"still alive: {await self.store.nodes()}"
             await self.look()
-            await self.look(ahead=self.store.lock_grace)
+            await self.look(time.monotonic() + self.store.lock_grace)
 
 
 async def finish_alone(store: Catalog, node: UUID) -> None:
@@ -165,6 +169,8 @@ class Crew:
     chance: random.Random
     kills: int
     slots: int = 5
+    open: Path | None = None
+    """A file; while it is there, workers with nothing left to do wait for more."""
     members: dict[UUID, Member] = field(default_factory=dict)
     everybody: list[Member] = field(default_factory=list)
     killed: set[str] = field(default_factory=set)
@@ -190,6 +196,7 @@ class Crew:
             HORAE_TORTURE_CONNECTIONS=str(width),
             HORAE_TORTURE_LANES=str(max(1, width - 2)),
             HORAE_TORTURE_SLOTS=str(self.slots),
+            HORAE_TORTURE_OPEN="" if self.open is None else str(self.open),
         )
         if doomed_in is not None:
             # Counted from the first START on; until then it is only being loaded.
@@ -197,9 +204,9 @@ class Crew:
         self.everybody.append(member)
         self.members[member.node] = member
 
-    async def work(self, patience: float = 90.0, disturb: Callable[[Crew], None] | None = None) -> None:
+    async def work(self, disturb: Callable[[Crew], None] | None = None) -> None:
         """Until every worker found nothing left to do; `disturb` is called again and again, in a thread."""
-        ends = time.monotonic() + patience
+        ends, done = time.monotonic() + PATIENCE, 0
         widths = {}
         for width in self.widths:
             self.start(width)
@@ -208,7 +215,9 @@ class Crew:
             async with opened(self.url, connections=2) as store:
                 keeper = Keeper(store, sweeps=self.sweeps)
                 while self.members:
-                    assert time.monotonic() < ends, f"not done after {patience} s: {await store.nodes()}"
+                    if (lines := sum(len(member.lines()) for member in self.everybody)) > done:
+                        ends, done = time.monotonic() + PATIENCE, lines
+                    assert time.monotonic() < ends, f"nothing moved for {PATIENCE} s: {await store.nodes()}"
                     for member in list(self.members.values()):
                         if self._look_after(member):
                             self.start(widths[member.node])
@@ -233,7 +242,7 @@ class Crew:
                 member.doomed_at = now - member.doomed_at - 1
             if 0 <= member.doomed_at <= now:
                 member.process.kill()
-                member.process.wait(10)
+                member.process.wait(PATIENCE)
         code = member.process.poll()
         if code is None:
             return False
@@ -250,7 +259,7 @@ class Crew:
         """Kills whoever is left, so that no failure leaves processes behind."""
         for member in self.members.values():
             member.process.kill()
-            member.process.wait(10)
+            member.process.wait(PATIENCE)
 
     def check_logs(self, attempts: Mapping[Row, Row]) -> None:
         """What workers say they did is what the catalog says: every SUCCESS was made, by that node with that fence.

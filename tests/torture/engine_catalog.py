@@ -32,7 +32,7 @@ def is_postgres(url: str) -> bool:
 def connected(url: str) -> Iterator[Callable[[str], list[Row]]]:
     """Runs statements on a connection of its own, all in one transaction; tables are called `sys.…` on both."""
     if is_postgres(url):
-        with psycopg.connect(url, connect_timeout=10) as connection:
+        with psycopg.connect(url, connect_timeout=60) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
 
             def run(text: str) -> list[Row]:
@@ -43,7 +43,7 @@ def connected(url: str) -> Iterator[Callable[[str], list[Row]]]:
         return
     file = apsw.Connection(":memory:")
     try:
-        file.set_busy_timeout(20_000)
+        file.set_busy_timeout(60_000)
         file.execute("ATTACH ? AS sys", (url.removeprefix("sqlite:///"),))
         with file:
             yield lambda text: list(file.execute(text))

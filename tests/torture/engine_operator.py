@@ -99,7 +99,7 @@ class Operator:
             await insisting(self.app.resume, job)
 
 
-async def insisting(work: Callable[[str], Awaitable[None]], name: str, patience: float = 40.0) -> None:
+async def insisting(work: Callable[[str], Awaitable[None]], name: str, patience: float = 90.0) -> None:
     """Asks until it is granted."""
     ends = time.monotonic() + patience
     while True:

@@ -10,7 +10,7 @@ from tests.torture.engine_jobs import effect, inserting, noted, quick, slow, stu
 
 from horae import Every, Horae, Run
 
-LONG = 120.0
+LONG = 600.0
 """Seconds that work takes which nobody is meant to wait for."""
 
 

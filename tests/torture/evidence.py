@@ -22,12 +22,12 @@ Dump = dict[str, list[Row]]
 def connected(url: str) -> Iterator[Callable[[str], list[Row]]]:
     """Runs statements over a connection of its own; tables are called `sys.…` on both."""
     if is_postgres(url):
-        with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
+        with psycopg.connect(url, autocommit=True, connect_timeout=60) as connection:
             yield lambda text: connection.execute(text.encode()).fetchall()
         return
     file = apsw.Connection(":memory:")
     try:
-        file.set_busy_timeout(10_000)
+        file.set_busy_timeout(60_000)
         file.execute("ATTACH ? AS sys", (url,))
         yield lambda text: list(file.execute(text))
     finally:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.torture.applier import CLOCK, applied
 from tests.torture.conftest import MakeUrl
-from tests.torture.crew import SEEDS
+from tests.torture.crew import PATIENCE, SEEDS
 from tests.torture.drivers import AFTER, BEFORE, STATEMENT, TappedCatalog, opened
 from tests.torture.evidence import dump
 
@@ -109,7 +109,7 @@ def test_what_was_killed_half_way_is_as_it_was_and_applied_again_as_it_should_be
     killed = subprocess.run(
         [sys.executable, "-m", "tests.torture.applier", url, str(new), f"apply:{where}:{times}"],
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
         capture_output=True,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 from tests.store.databases import Databases
-from tests.torture.crew import SETTINGS, define, due_jobs, start_worker
+from tests.torture.crew import PATIENCE, SETTINGS, define, due_jobs, start_worker
 from tests.torture.drivers import opened
 from tests.torture.evidence import Snapshot, query
 
@@ -60,11 +60,11 @@ def test_workers_whose_clocks_are_an_hour_apart_run_what_the_servers_clock_says(
     ]
     try:
         for member in members:
-            assert member.process.wait(60) == 0, member.errors()
+            assert member.process.wait(PATIENCE) == 0, member.errors()
     finally:
         for member in members:
             member.process.kill()
-            member.process.wait(10)
+            member.process.wait(PATIENCE)
     ended = time.time()
     clocks = [float(line[1]) for member in members for line in member.lines() if line[0] == "CLOCK"]
     assert [round((clock - began) / SKEW) for clock in clocks] == [0, 1, -1], "the clocks were not wrong after all"

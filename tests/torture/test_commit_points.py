@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.torture.conftest import MakeUrl
-from tests.torture.crew import KEEPER, SEEDS, Keeper, Member, define, due_jobs, finish_alone, start_worker
+from tests.torture.crew import KEEPER, PATIENCE, SEEDS, Keeper, Member, define, due_jobs, finish_alone, start_worker
 from tests.torture.drivers import AFTER, BEFORE, Blow, opened
 from tests.torture.evidence import Snapshot, check_finished, dump, integrity, query
 from tests.torture.worker import EXPELLED
@@ -91,7 +91,7 @@ def test_a_process_killed_while_committing_tears_nothing_and_is_recovered_from(
     asyncio.run(define(url, specs))
     # Two are born running and one is dispatched, so that each verb has something to write.
     member = start_worker(url, tmp_path, blow=Blow(verb, where, times), HORAE_TORTURE_SLOTS="3")
-    assert member.process.wait(30) == -signal.SIGKILL, member.errors()
+    assert member.process.wait(PATIENCE) == -signal.SIGKILL, member.errors()
     if store == "postgres":
         wait_for_rollback(url)
     at_death = Snapshot(url)
@@ -103,7 +103,7 @@ def test_a_process_killed_while_committing_tears_nothing_and_is_recovered_from(
 
 def wait_for_rollback(url: str) -> None:
     """The server notices a moment later that its client is gone."""
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + PATIENCE
     others = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
@@ -121,7 +121,8 @@ def test_a_worker_that_was_stopped_for_too_long_changes_nothing_when_it_goes_on(
     url = catalog(store)
     asyncio.run(define(url, due_jobs(6)))
     blow = Blow(verb, AFTER, 1, signal.SIGSTOP)
-    member = start_worker(url, tmp_path, blow=blow, HORAE_TORTURE_SLOTS="3")
+    # Nobody but itself is to stop it, and nobody but this test to wake it.
+    member = start_worker(url, tmp_path, blow=blow, HORAE_TORTURE_SLOTS="3", HORAE_UNDISTURBED="1")
     try:
         wait_until_stopped(member)
         at_stop = Snapshot(url)
@@ -132,16 +133,16 @@ def test_a_worker_that_was_stopped_for_too_long_changes_nothing_when_it_goes_on(
         before = dump(url)
         member.process.send_signal(signal.SIGCONT)
         # Its heartbeat may be told before its settlement is, or it finds nothing left to do.
-        assert member.process.wait(30) in (0, EXPELLED), member.errors()
+        assert member.process.wait(PATIENCE) in (0, EXPELLED), member.errors()
         assert {line[3] for line in member.lines() if line[0] == "END"} <= {"FENCED"}
         assert dump(url) == before
     finally:
         member.process.kill()
-        member.process.wait(10)
+        member.process.wait(PATIENCE)
 
 
 def wait_until_stopped(member: Member) -> None:
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + PATIENCE
     while os.waitid(os.P_PID, member.process.pid, os.WSTOPPED | os.WNOHANG) is None:
         assert time.monotonic() < ends, "the worker did not stop"
         assert member.process.poll() is None, member.errors()
@@ -152,9 +153,9 @@ async def judge_and_finish(url: str) -> None:
     """Its lock is held, so only its silence speaks against it."""
     async with opened(url) as store:
         keeper = Keeper(store)
-        assert await keeper.look() == 0
-        assert await keeper.look(ahead=SILENCE - 1) == 0
-        assert await keeper.look(ahead=SILENCE + 1) == 1
+        assert await keeper.look(at=0.0) == 0
+        assert await keeper.look(at=SILENCE - 1) == 0
+        assert await keeper.look(at=SILENCE + 1) == 1
         await finish_alone(store, uuid4())
 
 
@@ -189,7 +190,7 @@ def test_a_copy_of_the_file_and_its_log_taken_after_a_kill_is_whole_and_goes_on(
     asyncio.run(define(path, due_jobs(300)))
     members = [start_worker(path, tmp_path, HORAE_TORTURE_SLOTS="4") for _ in range(3)]
     enough = chance.randint(20, 250)
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + PATIENCE
     try:
         while sum(len(member.lines()) for member in members) < enough:
             assert time.monotonic() < ends, "the workers did not get on"
@@ -198,7 +199,7 @@ def test_a_copy_of_the_file_and_its_log_taken_after_a_kill_is_whole_and_goes_on(
         for member in members:
             member.process.kill()
         for member in members:
-            member.process.wait(10)
+            member.process.wait(PATIENCE)
     at_death = Snapshot(path)
     at_death.check()
     copy = check_copy(path, at_death)

@@ -13,7 +13,8 @@ from tests.torture.evidence import check_finished, integrity, query
 from tools.postgres import PostgresServer
 
 JOBS = 1000
-STORM_JOBS = 500
+STORM_JOBS = 375
+MORE_JOBS = 125
 # With an even seed the keeper sweeps all the while and may be in everybody's way; with an odd one nobody does, so that
 # whatever a hand-over missed is still there at the end.
 
@@ -55,17 +56,22 @@ def test_eight_processes_on_one_file_run_each_due_slot_once_though_they_are_kill
 
 
 class Storm:
-    """Restarts the server as a crash would, or cuts every connection, each time another part of the work is done."""
+    """Restarts the server as a crash would, or cuts every connection, each time another part of the work is done. When
+    that is over, and not before, there is `more` work: who does it has outlived the storm."""
 
-    def __init__(self, server: PostgresServer, jobs: int, chance: random.Random) -> None:
+    def __init__(self, server: PostgresServer, jobs: int, more: int, chance: random.Random) -> None:
         self.server = server
+        self.more = more
         self.left = ["restart", "terminate", "terminate"]
         chance.shuffle(self.left)
         # Reached one after the other, from the end of the list on.
-        self.marks = sorted(chance.sample(range(jobs // 20, jobs * 3 // 4), len(self.left)), reverse=True)
+        self.marks = sorted(chance.sample(range(jobs // 15, jobs), len(self.left)), reverse=True)
 
     def __call__(self, crew: Crew) -> None:
         if not self.left:
+            if crew.open is not None and crew.open.exists():
+                asyncio.run(define(crew.url, due_jobs(self.more, "more")))
+                crew.open.unlink()
             return
         ended = sum(line[0] == "END" for member in crew.everybody for line in member.lines())
         if ended < self.marks[-1]:
@@ -84,10 +90,11 @@ def test_workers_outlive_a_server_that_crashes_and_connections_that_are_cut(
     url = databases_18.fresh()
     asyncio.run(define(url, due_jobs(STORM_JOBS)))
     chance = random.Random(seed)
-    storm = Storm(databases_18.server, STORM_JOBS, chance)
-    crew = Crew(url, tmp_path, (5, 5, 5), chance, kills=0, slots=3, sweeps=seed % 2 == 0)
+    storm = Storm(databases_18.server, STORM_JOBS, MORE_JOBS, chance)
+    crew = Crew(url, tmp_path, (5, 5, 5), chance, kills=0, slots=3, open=tmp_path / "open", sweeps=seed % 2 == 0)
+    (tmp_path / "open").touch()
     asyncio.run(crew.work(disturb=storm))
-    assert not storm.left, "the work was done before the storm was over"
+    assert not storm.left
     assert not crew.killed
-    finish(crew, STORM_JOBS, released=True)
+    finish(crew, STORM_JOBS + MORE_JOBS, released=True)
     databases_18.server.drop_database(url)

@@ -16,10 +16,10 @@ from tests.store.databases import Databases
 from tests.torture import engine_jobs
 from tests.torture.engine_catalog import GUARD, TABLES, Evidence, connected, prepare
 from tests.torture.engine_checker import Checker, Journal
-from tests.torture.engine_operator import disable_all
 from tests.torture.engine_soak import VERBS, Sample, verdict
 
 from horae import Every, Horae
+from horae.testing.simulation import Simulation
 
 JOBS = ("plain", "single-one", "single-two", "most", "effect")
 
@@ -61,7 +61,7 @@ class Case:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A few seconds of an engine that nobody disturbed."""
+    """A few seconds of an engine that nobody disturbed, on simulated time."""
     folder = tmp_path_factory.mktemp("sound")
     case = Case(folder / "horae.db", folder / "effects.log", Journal())
     url = f"sqlite:///{case.file}"
@@ -74,12 +74,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Case:
             app.job(name, Every("1s"), pool="single", payload={"seconds": 0.1})(engine_jobs.slow)
         app.job("most", Every("1s"), delivery="at_most_once")(engine_jobs.quick)
         app.job("effect", Every("1s"))(engine_jobs.effect)
-        await app.jobs()
-        prepare(url)
-        async with app:
-            await asyncio.sleep(2.5)
-            await disable_all(app, JOBS, case.journal)
-            await asyncio.sleep(0.5)
+        async with Simulation(app) as sim:
+            prepare(url)
+            await sim.advance("2500ms")
+            case.journal.disabled_at = dict.fromkeys(JOBS, sim.now.timestamp())
+            for name in JOBS:
+                await app.disable(name)
+            await sim.advance("500ms")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, engine_jobs.STORE, url)

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.store.databases import Databases
-from tests.torture.crew import success
+from tests.torture.crew import PATIENCE, success
 from tests.torture.drivers import AFTER, TappedCatalog, driver_for
 from tests.torture.evidence import Snapshot, query
 
@@ -61,19 +61,19 @@ class Pair:
         try:
             one = asyncio.ensure_future(_repeated(held))
             waiting = asyncio.ensure_future(came.wait())
-            await asyncio.wait({one, waiting}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({one, waiting}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
             two = asyncio.ensure_future(_repeated(free))
             await self._done_or_blocked(two)
             go_on.set()
-            answers = await asyncio.wait_for(asyncio.gather(one, two), 20)
+            answers = await asyncio.wait_for(asyncio.gather(one, two), PATIENCE)
         finally:
             go_on.set()
             del self.first_driver.tap
         return came.is_set(), answers
 
     async def _done_or_blocked(self, task: asyncio.Future[Any]) -> None:
-        ends = time.monotonic() + 20
+        ends = time.monotonic() + PATIENCE
         while not task.done() and time.monotonic() < ends:
             waits = await asyncio.to_thread(
                 query,

@@ -3,7 +3,8 @@
 It plans, dispatches and settles in several lanes at once, and beats. Every START is in its log before the attempt is
 made, every END after the store answered. Exit status 0: nothing is left; EXPELLED: somebody declared it dead.
 
-The environment: HORAE_TORTURE_KILL is a `Blow`; HORAE_TORTURE_LANES, _SLOTS and _CONNECTIONS say how wide it works.
+The environment: HORAE_TORTURE_KILL is a `Blow`; HORAE_TORTURE_LANES, _SLOTS and _CONNECTIONS say how wide it works;
+HORAE_TORTURE_OPEN names a file: while that is there, more is to come.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class Worker:
         self.store = store
         self.node = node
         self.slots = slots
+        self.open = os.environ.get("HORAE_TORTURE_OPEN")
         self.parent = os.getppid()
         self.known: dict[str, int] = {}
         self.turns = Turns()
@@ -169,6 +171,8 @@ class Worker:
             return claims, planned
 
     async def _nothing_left(self, planned: Planned) -> bool:
+        if self.open and Path(self.open).exists():
+            return False
         later = planned.wake_at is None or planned.wake_at - planned.now > SOON
         return later and not planned.more and not planned.born and not await self.store.runs(active=True, limit=1)
 

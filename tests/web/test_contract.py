@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.web.serving import Served, serving, settings_with_key
+from tests.web.serving import PATIENCE, Served, serving, settings_with_key
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 KNOWN, GOOD, BAD = 5, 4, 3
@@ -46,7 +46,7 @@ def faults_of(served: Served, about: int, good: int, bad: int) -> list[str]:
         )
         for described, mode, count in passes:
             schema = schemathesis.openapi.from_dict(described)
-            schema.config.update(base_url=served.url)
+            schema.config.update(base_url=served.url, request_timeout=PATIENCE)
             operations = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
             # What drops things comes last, while there is still something to be dropped.
             for operation in sorted(operations, key=lambda each: each.method == "delete"):

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.web.serving import Served
+from tests.web.serving import Served, serving
 
 from horae.desk import asking, persons
 from horae.desk.desk import Desk
@@ -160,15 +160,15 @@ def test_of_many_triggers_at_once_there_is_one_run(served: Served) -> None:
     assert len({answer.json()["run_id"] for answer in answers}) == 1
 
 
-def test_a_tokens_secret_is_told_once_and_kept_nowhere(served: Served) -> None:
+def test_a_tokens_secret_is_told_once_and_kept_nowhere(tmp_path: Path) -> None:
     headers = keyed()
-    with served.client() as client:
+    # A server of its own: the first token closes its door.
+    with serving(f"sqlite:///{tmp_path}/horae.db") as served, served.client() as client:
         made = client.post("/api/v1/tokens", json={}, headers=headers).json()
         client.headers["authorization"] = f"Bearer {made['secret']}"
         again = client.post("/api/v1/tokens", json={}, headers=headers)
+        written = b"".join(path.read_bytes() for path in tmp_path.glob("horae.db*") if path.is_file())
     assert made["secret"]
     assert again.json() == {**made, "secret": ""}
-    catalog = Path(served.app.url.removeprefix("sqlite:///"))
-    written = b"".join(path.read_bytes() for path in catalog.parent.glob("horae.db*") if path.is_file())
     assert made["token"]["token_id"].encode() in written
     assert made["secret"].encode() not in written

@@ -7,9 +7,12 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -17,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.web.serving import site_of
+from tests.web.serving import PATIENCE, site_of
 
 from horae import Horae
 from horae.errors import Conflict, InvalidConfiguration
@@ -39,22 +42,32 @@ def in_a_loop(tmp_path: Path, work: Callable[[Site], Awaitable[None]], **given: 
     asyncio.run(main())
 
 
-async def reached(listening: Listening, **given: object) -> httpx.Response:
-    async with httpx.AsyncClient(**given) as client:  # type: ignore[arg-type]  # as httpx takes them
-        return await client.get(f"{listening.address}/api/v1/me")
+def asking(**given: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(timeout=PATIENCE, **given)
+
+
+async def reached(listening: Listening, path: str = "/api/v1/me", **given: object) -> httpx.Response:
+    async with asking(**given) as client:
+        return await client.get(f"{listening.address}{path}")
+
+
+async def said(text: str) -> str:
+    return text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_any_free_port_is_taken_and_told(tmp_path: Path, host: str) -> None:
     async def work(site: Site) -> None:
-        listening = await serve(site, host, 0)
+        mark = uuid4().hex
+        listening = await serve(replace(site, scrape=lambda: said(mark)), host, 0)
         shown = f"[{host}]" if ":" in host else host
         assert listening.address.startswith(f"http://{shown}:")
-        assert (await reached(listening)).status_code == 200
+        assert (await reached(listening, "/metrics")).text == mark
         await listening.stop()
         await listening.stop()
-        with pytest.raises(httpx.ConnectError):
-            await reached(listening)
+        # The port is free for others from here on: whoever may have it now, it is not this server.
+        with suppress(httpx.HTTPError):
+            assert mark not in (await reached(listening, "/metrics")).text
 
     in_a_loop(tmp_path, work)
 
@@ -81,7 +94,7 @@ def test_a_unix_socket_is_its_owners_and_is_cleaned_up(tmp_path: Path) -> None:
         listening = await serve(site, f"unix:{path}")
         assert listening.address == f"unix:{path}"
         assert path.stat().st_mode & 0o777 == 0o600
-        async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path))) as client:
+        async with asking(transport=httpx.AsyncHTTPTransport(uds=str(path))) as client:
             assert (await client.get("http://localhost/api/v1/me")).json()["sign_in"] == "open"
             assert (await client.get("http://evil.example/api/v1/me")).status_code == 421
         with pytest.raises(Conflict, match=r"horae\.sock"):
@@ -131,7 +144,7 @@ def test_bound_to_other_machines_nobody_is_let_in_without_signing_in(tmp_path: P
 def test_names_that_were_given_are_ours_but_never_open(tmp_path: Path) -> None:
     async def work(site: Site) -> None:
         listening = await serve(site, "127.0.0.1", 0)
-        async with httpx.AsyncClient(base_url=listening.address) as client:
+        async with asking(base_url=listening.address) as client:
             assert (await client.get("/healthz", headers={"host": "horae.example"})).status_code == 200
             assert (await client.get("/api/v1/me", headers={"host": "horae.example"})).status_code == 401
             assert (await client.get("/healthz", headers={"host": "other.example"})).status_code == 421
@@ -143,7 +156,7 @@ def test_names_that_were_given_are_ours_but_never_open(tmp_path: Path) -> None:
 def test_a_proxy_that_is_believed_names_the_visitor(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def work(site: Site) -> None:
         listening = await serve(site, "127.0.0.1", 0)
-        async with httpx.AsyncClient(base_url=listening.address) as client:
+        async with asking(base_url=listening.address) as client:
             forwarded = {"x-forwarded-for": "198.51.100.1, 203.0.113.7", "authorization": "Bearer x"}
             assert (await client.get("/api/v1/me", headers=forwarded)).status_code == 401
         await listening.stop()
@@ -167,7 +180,7 @@ def test_a_request_that_outlasts_the_end_is_told_so_and_nothing_is_logged_as_a_f
             return ""
 
         listening = await serve(replace(site, scrape=scrape), "127.0.0.1", 0)
-        async with httpx.AsyncClient(base_url=listening.address) as client:
+        async with asking(base_url=listening.address) as client:
             asked = asyncio.ensure_future(client.get("/metrics"))
             await began.wait()
             await listening.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -50,7 +51,10 @@ def jobs_are_listed_shown_and_looked_into(ask: Asker) -> None:
 
 def a_job_is_put_paused_moved_and_dropped(ask: Asker) -> None:
     client = ask.client
+    # Nothing of it comes due meanwhile, at whatever time of day.
+    later = datetime.now(UTC) + timedelta(hours=12)
     made = client.get("/api/v1/jobs/nightly").json()["definition"]
+    made |= {"cron": f"{later.minute} {later.hour} * * *", "timezone": "UTC"}
     assert ask("put_job", name="copy", definition=made)["change"] == "created"
     assert ask("rollback", name="copy", version=1)["change"] == "unchanged"
     planned = ask("plan", definitions={"jobs": {"copy": made | {"description": "planned"}}})
@@ -59,7 +63,8 @@ def a_job_is_put_paused_moved_and_dropped(ask: Asker) -> None:
     assert ask("resume", name="copy")["state"] == "ENABLED"
     assert ask("disable", name="copy")["state"] == "DISABLED"
     assert ask("enable", name="copy")["state"] == "ENABLED"
-    moved = client.get("/api/v1/jobs/copy").json()["next_run_time"].replace("T01", "T00").replace("T00:00", "T00:30")
+    slot = datetime.fromisoformat(client.get("/api/v1/jobs/copy").json()["next_run_time"])
+    moved = f"{slot + timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"
     assert ask("reschedule", name="copy", at=moved)["at"] == moved
     ask("backfill", name="copy", start="2026-01-01T00:00:00Z", end="2026-01-03T00:00:00Z")
     assert ask("drop_job", name="copy")["action"]

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.web.serving import CHEAP, PASSWORD
+from tests.web.serving import CHEAP, PASSWORD, Clock
 
 from horae import Horae
 from horae.control.service import Kept
@@ -18,14 +18,6 @@ from horae.core.access import LOCAL
 from horae.errors import InvalidInput, KeyReused, LoginFailed
 from horae.security.passwords import hashed
 from horae.web.limiting import Buckets
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def with_a_porter(tmp_path: Path, work: Callable[[Porter, Kept, Clock], Awaitable[None]]) -> None:

@@ -124,14 +124,18 @@ def test_what_nobody_expected_is_an_incident_that_only_the_log_tells(
 
 def test_the_access_log_has_neither_queries_nor_tokens(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "horae.web"):
-        client.get("/api/v1/jobs?search=swordfish", headers={"cookie": "a=hush"})
-        client.get("/api/v1/jobs", headers={"authorization": "Bearer hush"})
+        answers = [
+            client.get("/api/v1/jobs?search=swordfish", headers={"cookie": "a=hush"}),
+            client.get("/api/v1/jobs", headers={"authorization": "Bearer hush"}),
+        ]
+        asked = [answer.headers["x-request-id"] for answer in answers]
 
         def told() -> list[tuple[str, int]]:
-            # A request's line is written when it is over, which may be after its answer has arrived.
-            lines = [vars(record) for record in caplog.records if "horae_status" in vars(record)]
-            found = [(line["horae_path"], line["horae_status"]) for line in lines]
-            return found if len(found) == 2 else []
+            # A request's line is written when it is over, which may be after its answer has arrived, and so among those
+            # of other requests.
+            lines = {line["horae_request_id"]: line for line in map(vars, caplog.records) if "horae_status" in line}
+            found = [lines[each] for each in asked if each in lines]
+            return [(line["horae_path"], line["horae_status"]) for line in found] if len(found) == 2 else []
 
         assert eventually(told) == [("/api/v1/jobs", 200), ("/api/v1/jobs", 401)]
     assert "swordfish" not in caplog.text

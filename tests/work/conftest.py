@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.store.catalogs import Place, sqlite_place
 from tests.store.databases import Databases
+from tests.tier import ON_16
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -17,7 +18,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place("postgres", databases.fresh())
 
 
-@pytest.fixture(params=["sqlite", "16", "18"])
+@pytest.fixture(params=["sqlite", pytest.param("16", marks=ON_16), "18"])
 def every_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """SQLite, and both PostgreSQL versions: where who may do what is the database's own to say."""
     if request.param == "sqlite":

@@ -11,9 +11,22 @@ import pytest
 from tests.engine.world import ended
 from tests.store.catalogs import Place, sqlite_place
 from tests.store.databases import Databases
-from tests.work.world import at_work, configured, error_of, executed, make, prepared, ran, row_of, until, waiting
+from tests.work.world import (
+    PATIENCE,
+    at_work,
+    configured,
+    error_of,
+    executed,
+    make,
+    prepared,
+    ran,
+    row_of,
+    until,
+    waiting,
+)
 
 from horae import Horae
+from horae.store.sqlite import target
 from horae.testing.simulation import Simulation
 
 PASSWORD = "hunter2-and-more"  # noqa: S105 - it opens nothing
@@ -280,7 +293,9 @@ def test_a_simulation_reaches_no_other_database(tmp_path: Path, other: Place) ->
     assert facts(other) == []
 
 
-def test_a_statement_that_waits_for_another_writer_is_stopped_too(tmp_path: Path) -> None:
+def test_a_statement_that_waits_for_another_writer_is_stopped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "other.db"
     holder = apsw.Connection(str(file))
     holder.execute("CREATE TABLE facts (a INTEGER); BEGIN IMMEDIATE")
@@ -290,9 +305,8 @@ def test_a_statement_that_waits_for_another_writer_is_stopped_too(tmp_path: Path
         await create(app, "INSERT INTO facts VALUES (1)", "TASK_TIMEOUT = 200ms RETRY = NONE")
         report = await executed(app, "there")
         assert report.tasks[0].state == "TIMEOUT"
-        assert report.duration is not None
-        assert report.duration.total_seconds() < 5
 
+    monkeypatch.setattr(target, "PATIENCE", 10 * PATIENCE)
     at_work(app, body)
     holder.execute("COMMIT")
     assert holder.execute("SELECT count(*) FROM facts").fetchall() == [(0,)]

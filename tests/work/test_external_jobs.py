@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -146,11 +147,12 @@ def test_a_simulation_starts_no_program_whatever_the_configuration_says(tmp_path
 
 def test_a_krontab_file_s_commands_run_as_external_jobs_do(home: Place, tmp_path: Path) -> None:
     file = tmp_path / "jobs.kron"
+    far = f"0 0 1 {(datetime.now(UTC).month + 5) % 12 + 1} *"
     file.write_text(
         # Else a machine that is busy for a second would miss their time.
-        "0 0 1 1 * @policy(deadline=1m) name=greet "
+        f"{far} @policy(deadline=1m) name=greet "
         'command="echo hello from $HORAE_JOB_NAME $WORD" shell=true env=WORD=once\n'
-        '0 0 1 1 * @policy(deadline=1m) name=refused command="/usr/bin/id"\n'
+        f'{far} @policy(deadline=1m) name=refused command="/usr/bin/id"\n'
     )
     app = make(home, configured(tmp_path, external()))
     assert app.krontab(file) == ("greet", "refused")

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.examples.scripts import played
 from tests.store.databases import Databases
 
 PAGE = Path(__file__).parents[2] / "docs" / "job-types.md"
+MORNING = "0 6 * * *"
 _BLOCKS = re.compile(r"^```(python|sql)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 
 
@@ -28,7 +30,9 @@ def test_the_page_on_job_types_runs_from_top_to_bottom(
         names: dict[str, Any] = {"__name__": "page"}
         for kind, source, output in blocks:
             if kind == "sql":
-                await names["app"].sql(source)
+                # Its slot is not to come just now, when the page runs the job itself.
+                assert MORNING in source
+                await names["app"].sql(source.replace(MORNING, f"0 {(datetime.now(UTC).hour + 12) % 24} * * *"))
                 continue
             answer = eval(compile(source, PAGE, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)  # noqa: S307 - the page is our own text
             if inspect.isawaitable(answer):

@@ -19,7 +19,8 @@ from horae.core.report import Report
 from horae.security.keys import generate_key
 
 Answer = TypeVar("Answer")
-PATIENCE = 20.0
+PATIENCE = 60.0
+"""Seconds after which what is waited for is taken never to come."""
 BRISK = {"heartbeat": "500ms", "spacing": "20ms", "reap_every": "500ms", "sweep_every": "500ms", "tee": False}
 PROGRAMS = ("/bin/sh", "/bin/echo", "/bin/false", "/bin/sleep", "/usr/bin/env", "/bin/cat")
 
@@ -79,7 +80,7 @@ def here(place: Place, statement: str) -> str:
 async def executed(app: Horae, job: str, user: str | None = None) -> Report:
     """One run of the job, asked for by SQL, to its end."""
     ((run_id, _),) = await app.sql(f'EXECUTE JOB "{job}"', user=user)
-    return await ended(app, run_id, PATIENCE)
+    return await ended(app, run_id)
 
 
 async def ran(app: Horae, job: str, expected: str = "COMPLETED") -> dict[str, Any]:

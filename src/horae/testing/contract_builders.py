@@ -1,7 +1,8 @@
 """What the store contract's tests are written with: jobs in one line, a scene with a store, a clock and a node.
 
 Every scene begins at 09:00 on a Monday, with one node joined. A run is told as one line, `09:01 SKIPPED overlap`: its
-slot, its state, what it waits for in brackets, and the reason. Nothing here needs pytest.
+slot, its state, what it waits for in brackets, and the reason. Nothing here needs pytest: where a scenario does not
+apply to a store, the standard library's SkipTest says so, which test runners understand.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
+from unittest import SkipTest
 from uuid import UUID, uuid4
 
 from horae.core.ids import run_id
@@ -129,6 +131,13 @@ class Scene:
             self._peers.append(peer)
         return peer
 
+    async def second(self) -> Store:
+        """As `peer`, for a scenario that is about nothing else: it does not apply where there is none."""
+        peer = await self.peer()
+        if peer is None:
+            raise SkipTest("there is no second store on the catalog of this one")
+        return peer
+
     # ---- moves ---------------------------------------------------------------------------------------------------
 
     async def define(self, *specs: JobSpec, **options: Any) -> tuple[Defined, ...]:
@@ -234,7 +243,13 @@ class Contract:
     """What a suite needs from whoever subclasses it: a store, and perhaps a second one on the same catalog."""
 
     sql: SqlWords | None = None
-    """None where statements of a task's own cannot join a run's transaction: those tests then pass."""
+    """None where statements of a task's own cannot join a run's transaction: those tests are then skipped."""
+
+    def words(self) -> SqlWords:
+        """As `sql`, for a scenario that needs it: it does not apply where there are none."""
+        if self.sql is None:
+            raise SkipTest("statements of a task's own cannot join a run's transaction in this store")
+        return self.sql
 
     def make_store(self, clock: ManualClock) -> Store:
         """A store that reads `clock`, not opened yet, whose catalog is empty and migrated. Called outside any loop."""

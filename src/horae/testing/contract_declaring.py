@@ -320,9 +320,7 @@ class DeclaringContract(Contract):
 
     @scenario
     async def test_the_runs_of_a_process_that_is_gone_are_orphans_at_once(self, scene: Scene) -> None:
-        peer = await scene.peer()
-        if peer is None:
-            return
+        peer = await scene.second()
         await peer.join(OTHER)
         await declare(scene, registered(), registered("b", "0 * * * *"))
         await scene.plan()

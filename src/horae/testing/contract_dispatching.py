@@ -63,9 +63,7 @@ class DispatchContract(Contract):
 
     @scenario
     async def test_two_stores_on_one_catalog_never_give_out_one_run_twice(self, scene: Scene) -> None:
-        peer = await scene.peer()
-        if peer is None:
-            return
+        peer = await scene.second()
         await peer.join(OTHER)
         await scene.define(*(job(f"job{number:02}") for number in range(20)))
         await scene.later("1m")

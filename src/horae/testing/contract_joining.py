@@ -38,7 +38,7 @@ CONTROL = (
 
 
 def joins(scene: Scene, claim: Claim) -> AbstractAsyncContextManager[Joined]:
-    return scene.store.transact(NODE, claim.run_id, claim.run_no, claim.fence)
+    return scene.store.transact(NODE, claim.run_id, claim.run_no, claim.fence, limit=60)
 
 
 def word(claim: Claim, *ends: AttemptEnd) -> Settlement:
@@ -166,15 +166,13 @@ class JoiningContract(Contract):
         seen = await scene.store.changed(timeout=0.1)
         async with joins(scene, claim) as joined:
             await joined.settle(word(claim, ended()))
-        assert await scene.store.changed(seen, timeout=5) != seen
+        assert await scene.store.changed(seen, timeout=60) != seen
 
     # ---- with SQL ------------------------------------------------------------------------------------------------
 
     @scenario
     async def test_writes_and_settlement_are_committed_together(self, scene: Scene) -> None:
-        if self.sql is None:
-            return
-        await prepared(scene, self.sql)
+        await prepared(scene, self.words())
         claim = await claimed(scene)
         async with joins(scene, claim) as joined:
             await joined.execute("INSERT INTO things VALUES ('kept', 1)")
@@ -184,9 +182,7 @@ class JoiningContract(Contract):
 
     @scenario
     async def test_without_a_settlement_nothing_that_was_written_is_kept(self, scene: Scene) -> None:
-        if self.sql is None:
-            return
-        await prepared(scene, self.sql)
+        await prepared(scene, self.words())
         claim = await claimed(scene)
         async with joins(scene, claim) as joined:
             await joined.execute("INSERT INTO things VALUES ('gone', 1)")
@@ -200,10 +196,9 @@ class JoiningContract(Contract):
 
     @scenario
     async def test_parameters_are_the_drivers_and_rows_know_their_columns(self, scene: Scene) -> None:
-        if self.sql is None:
-            return
-        await prepared(scene, self.sql)
-        _, mark, named = self.sql
+        sql = self.words()
+        await prepared(scene, sql)
+        _, mark, named = sql
         claim = await claimed(scene)
         async with joins(scene, claim) as joined:
             insert = "INSERT INTO things VALUES (?, ?)".replace("?", mark)
@@ -223,9 +218,7 @@ class JoiningContract(Contract):
 
     @scenario
     async def test_what_would_end_or_split_the_transaction_is_refused(self, scene: Scene) -> None:
-        if self.sql is None:
-            return
-        await prepared(scene, self.sql)
+        await prepared(scene, self.words())
         claim = await claimed(scene)
         async with joins(scene, claim) as joined:
             await joined.execute("INSERT INTO things VALUES ('kept', 1)")
@@ -242,9 +235,7 @@ class JoiningContract(Contract):
 
     @scenario
     async def test_several_statements_at_once_are_refused(self, scene: Scene) -> None:
-        if self.sql is None:
-            return
-        await prepared(scene, self.sql)
+        await prepared(scene, self.words())
         claim = await claimed(scene)
         with raises(InvalidInput) as caught:
             async with joins(scene, claim) as joined:
@@ -254,9 +245,7 @@ class JoiningContract(Contract):
 
     @scenario
     async def test_what_the_database_says_of_a_statement_is_raised_as_it_is(self, scene: Scene) -> None:
-        if self.sql is None:
-            return
-        await prepared(scene, self.sql)
+        await prepared(scene, self.words())
         claim = await claimed(scene)
         told: Exception | None = None
         try:

@@ -59,9 +59,7 @@ class NodeContract(Contract):
 
     @scenario
     async def test_a_node_whose_store_was_closed_has_a_free_lock_and_a_free_name(self, scene: Scene) -> None:
-        peer = await scene.peer()
-        if peer is None:
-            return
+        peer = await scene.second()
         await peer.join(OTHER, name="worker")
         with raises(NodeNameTaken):
             await scene.store.join(THIRD, name="worker")

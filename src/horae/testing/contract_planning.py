@@ -58,9 +58,7 @@ class PlanningContract(Contract):
 
     @scenario
     async def test_two_stores_on_one_catalog_bear_a_slot_once(self, scene: Scene) -> None:
-        peer = await scene.peer()
-        if peer is None:
-            return
+        peer = await scene.second()
         await scene.define(*(job(f"job{number}") for number in range(20)))
         scene.clock.advance("1m")
         passes = await asyncio.gather(*(store.plan() for store in (scene.store, peer) * 3))

@@ -252,9 +252,7 @@ class SealContract(Contract):
     @scenario
     async def test_many_who_seal_at_once_seal_every_row_once(self, scene: Scene) -> None:
         store = await peopled(scene)
-        other = await scene.peer()
-        if other is None:
-            return
+        other = await scene.second()
         await scene.define(*(job(f"job {number}") for number in range(40)))
         sealers = [store, cast(Vault, other)] * 4
         assert sum(await asyncio.gather(*(each.seal(limit=6) for each in sealers))) == 43

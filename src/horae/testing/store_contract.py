@@ -11,8 +11,8 @@
 
 Each test is a plain method that runs one scenario in an event loop of its own; `make_store` is called before that, so
 it may run loops itself. For readable failures have pytest rewrite the asserts, before anything imports this module:
-`pytest.register_assert_rewrite("horae.testing")`. Tests that need a second connection pass where `make_peer` has none,
-tests of a task's own statements where there is no `sql`.
+`pytest.register_assert_rewrite("horae.testing")`. Tests that need a second connection are skipped where `make_peer` has
+none, tests of a task's own statements where there is no `sql`.
 """
 
 from __future__ import annotations
