@@ -9,6 +9,7 @@ import hashlib
 import os
 import random
 import shlex
+import signal
 import sys
 import time
 from collections import Counter, defaultdict
@@ -40,7 +41,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--order-seed", type=int, help="the order of tests; drawn and printed where it is not given")
 
 
+def heed_signals() -> None:
+    """A shell starts what runs in the background with signals ignored, and nohup whatever it starts. Each process that
+    a test starts would ignore them too, and a test that sends one would wait for ever."""
+    for number, default in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, default)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    heed_signals()
     config.addinivalue_line("markers", f"{TORTURE}(why): only `make torture` runs it")
     try:
         conduct = Conduct(config)

@@ -25,7 +25,13 @@ UNDISTURBED = "HORAE_UNDISTURBED"
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.010, 0.500
 PAUSE_SECONDS = 0.030
 """Between one stop and the next."""
-_BUSY = "while True: pass"
+_BUSY = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(1_000_000):
+        pass
+"""
+"""Ends with us, also where we are killed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def disturbed(command: Sequence[str], *, loops: int, seed: int) -> int:
     """Runs `command` to its end and returns its exit code; says how often a process was stopped."""
-    busy = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(loops)]
+    busy = [subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(loops)]
     spared = {os.getpid(), *(each.pid for each in busy)}
     stops = 0
     try:

@@ -98,8 +98,9 @@ class Terminal:
 
     def ended(self) -> int:
         """Waits for its end; its exit code."""
+        deadline = time.monotonic() + _SECONDS
         while self._more():
-            pass
+            assert time.monotonic() < deadline, f"it goes on: {self.transcript[-1_000:]!r}"
         return self._process.wait(_SECONDS)
 
     def _shown(self, text: str, seconds: float) -> str | None:

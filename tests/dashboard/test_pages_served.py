@@ -36,8 +36,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def runs(served: Served) -> dict[str, str]:
+    """Runs in the same phase of the first test in which the server begins to listen to what tasks print: pytest puts
+    another stream in the place of standard output in the next phase."""
     return {name: served.run(name) for name in ("%22%3E%3Cscript%3Ex%3C%2Fscript%3E", "raising")}
 
 

@@ -80,3 +80,22 @@ def test_an_order_is_drawn_and_can_be_repeated(tmp_path: Path) -> None:
 
 def test_a_tier_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
     assert "HORAE_TIER=slow is no tier; the tiers are quick, test, torture" in run(tmp_path, tier="slow")
+
+
+def test_tests_are_interrupted_though_a_shell_had_the_run_ignore_it(tmp_path: Path) -> None:
+    (tmp_path / "test_signals.py").write_text(
+        "import signal, subprocess, sys\n"
+        "def test_a_child_heeds_ctrl_c():\n"
+        "    code = 'import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)'\n"
+        "    assert subprocess.check_output([sys.executable, '-c', code]) == b'False\\n'\n"
+    )
+    command = f"{sys.executable} -m pytest -p tests.conduct -p no:cacheprovider -c {os.devnull} test_signals.py"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"trap '' INT QUIT HUP; exec {command}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
