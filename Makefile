@@ -3,7 +3,7 @@ BIN := .venv/bin
 DEV := .venv/.ready-dev
 PEERS := .venv/.ready-bench
 # Tests run in an order drawn anew each time; make test ORDER=seed repeats one that was printed.
-PYTEST := $(BIN)/pytest -n 3 --dist worksteal -q $(if $(ORDER),--order-seed $(ORDER))
+PYTEST := $(BIN)/pytest -n 4 --dist worksteal -q $(if $(ORDER),--order-seed $(ORDER))
 
 # Where it is set, each of the hundreds of processes that tests start would compile everything it imports.
 unexport PYTHONDONTWRITEBYTECODE

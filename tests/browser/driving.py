@@ -33,8 +33,12 @@ PATIENCE = 60_000
 LINGERING = """
 const real = window.setTimeout;
 window.setTimeout = (work, wait, ...rest) => real(work, wait === 6000 ? 60000 : wait, ...rest);
+const sheet = new CSSStyleSheet();
+sheet.replaceSync(".toast { pointer-events: none; } .toast a, .toast .tool { pointer-events: auto; }");
+document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 """
-"""Has messages, which leave after six seconds, stay until a test that is kept waiting has read and pressed them."""
+"""Has messages, which leave after six seconds, stay until a test that is kept waiting has read and pressed them. Clicks
+on what they cover go through."""
 READY = """async () => {
   for (const each of document.querySelectorAll("script[type=module][src]")) await import(each.src);
 }"""
