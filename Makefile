@@ -2,8 +2,9 @@
 BIN := .venv/bin
 DEV := .venv/.ready-dev
 PEERS := .venv/.ready-bench
-# Tests run in an order drawn anew each time; make test ORDER=seed repeats one that was printed.
-PYTEST := $(BIN)/pytest -n 4 --dist worksteal -q $(if $(ORDER),--order-seed $(ORDER))
+# make test ORDER=random runs tests in an order drawn anew; ORDER=number repeats one that was printed.
+ORDER := 0
+PYTEST = $(BIN)/pytest -n 4 --dist worksteal -q --order-seed $(ORDER)
 
 # Where it is set, each of the hundreds of processes that tests start would compile everything it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,9 +32,11 @@ test: $(DEV) ## Run every test that must pass before a change is merged
 	@tools/browser.sh
 	@$(PYTEST)
 
+disturbed: ORDER := random
 disturbed: $(DEV) ## make test beside busy loops, with processes stopped at random: no test may notice
-	@$(BIN)/python -m tools.disturb -- $(MAKE) --no-print-directory test
+	@$(BIN)/python -m tools.disturb -- $(MAKE) --no-print-directory test ORDER=$(ORDER)
 
+torture: ORDER := random
 torture: $(DEV) ## Everything at full depth: twenty-five seeds, PostgreSQL 16 too, every button on both stores
 	@tools/sandbox.sh
 	@tools/browser.sh

@@ -37,8 +37,18 @@ def place_of(nodeid: str, seed: int) -> tuple[bool, bytes, bytes, bytes]:
     return TORTURE not in parts, draw("/".join(parts[:2])), draw(file), draw(nodeid)
 
 
+def seed_of(text: str) -> int:
+    return random.randrange(1_000_000) if text == "random" else int(text)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--order-seed", type=int, help="the order of tests; drawn and printed where it is not given")
+    parser.addoption(
+        "--order-seed",
+        type=seed_of,
+        default=0,
+        metavar="NUMBER",
+        help="the order of tests; 'random' draws one (default 0)",
+    )
 
 
 def heed_signals() -> None:
@@ -71,8 +81,7 @@ class Conduct:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.tier = current()
-        given = getattr(config, "workerinput", {}).get(SEED, config.option.order_seed)
-        self.seed: int = random.randrange(1_000_000) if given is None else given
+        self.seed: int = getattr(config, "workerinput", {}).get(SEED, config.option.order_seed)
         self.left_out: Counter[str] = Counter()
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.began = time.monotonic()

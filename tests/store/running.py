@@ -29,6 +29,22 @@ LOCAL = Identity("local", is_admin=True, variables=VARIABLES)
 PLAIN_GROUND = (pytest.param("16 plain", marks=ON_16), "18 plain")
 EVERY_GROUND = (pytest.param("16 superuser", marks=ON_16), "18 superuser", *PLAIN_GROUND)
 MOST = 10_000
+_BARE = """
+DO $$
+DECLARE
+    found text;
+BEGIN
+    FOR found IN
+        SELECT nspname FROM pg_namespace
+        WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'sys', 'horae_run')
+    LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', found);
+    END LOOP;
+    CREATE SCHEMA public AUTHORIZATION pg_database_owner;
+    GRANT USAGE ON SCHEMA public TO PUBLIC;
+END $$
+"""
+"""Leaves nothing of what a test made beside the catalog: the next one may use the same names."""
 ADVISORY = (
     "locktype = 'advisory' AND objid = 42"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -101,7 +117,7 @@ class Ground:
 
     def emptied(self) -> Ground:
         self.server.terminate_backends(self.url)
-        self.as_superuser("DROP SCHEMA IF EXISTS lair CASCADE")
+        self.as_superuser(_BARE)
         self.server.execute(_EMPTY, database=self.database)
         return self
 
