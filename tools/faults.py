@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("src", "tests", "tools", "docs", "bench", "examples", "requirements", ".ci")
-TIERS = ("quick", "test")
 
 
 class Fault(NamedTuple):
@@ -136,12 +135,12 @@ def copy_project(folder: Path) -> Path:
     return folder
 
 
-def first_failure(root: Path, tier: str) -> str | None:
-    """The first test that fails in a tier; None where all pass."""
+def first_failure(root: Path, tier: str, *folders: str) -> str | None:
+    """The first test that fails in a tier, or in some folders of it; None where all pass."""
     environment = os.environ | {"HORAE_TIER": tier, "PYTHONPATH": str(root / "src")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "3", "--dist", "worksteal", "-q", "--maxfail=1", "--order-seed", "1"],
+        [sys.executable, "-m", "pytest", "-n", "3", "--dist", "worksteal", "-q", "--maxfail=1", *folders],
         cwd=root,
         env=environment,
         stdout=subprocess.PIPE,
@@ -161,8 +160,10 @@ def hunt(fault: Fault) -> Finding:
     with tempfile.TemporaryDirectory(prefix="horae-fault-") as folder:
         root = copy_project(Path(folder))
         plant(fault, root)
-        for tier in TIERS:
-            test = first_failure(root, tier)
+        # The tests of its own room first: the whole tier only where these find nothing.
+        near = f"tests/{Path(fault.file).parts[2]}"
+        for tier, folders in (("quick", ()), ("test", (near,)), ("test", ())):
+            test = first_failure(root, tier, *folders)
             if test is not None:
                 return Finding(fault, tier, test, time.monotonic() - began)
     return Finding(fault, None, "", time.monotonic() - began)
