@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from horae.cli.asking import hidden
 from horae.cli.opening import Catalog, opened, plain
+from horae.cli.program import program
 from horae.cli.rows import counted, harmless, show_rows
 from horae.control.people import generate_key
 
@@ -22,7 +23,9 @@ def run(arguments: Namespace, screen: Screen) -> int:
         screen.data({"key": key})
         screen.line(key)
         if sys.stdout.isatty():
-            screen.note("Keep it where only Horae can read it: horae secret key > horae.key, then chmod 600 horae.key")
+            screen.note(
+                f"Keep it where only Horae can read it: {program()} secret key > horae.key, then chmod 600 horae.key"
+            )
         return 0
     value = None
     if arguments.action == "set":

@@ -97,12 +97,13 @@ async function fetchOne(source, ids) {
 
 /* A button that is swapped between its press and its release never gets its click. */
 let pressed = null;
-document.addEventListener("pointerdown", (event) => { pressed = event.target; }, { capture: true });
-for (const end of ["pointerup", "pointercancel"]) {
-  document.addEventListener(end, () => setTimeout(() => {
+// A release may never come: a menu of the browser takes that of the other buttons, another window that of any.
+window.addEventListener("pointerdown", (event) => { if (event.button === 0) pressed = event.target; }, { capture: true });
+for (const end of ["pointerup", "pointercancel", "blur"]) {
+  window.addEventListener(end, () => setTimeout(() => {
     pressed = null;
     document.dispatchEvent(new CustomEvent("horae:released"));
-  }), { capture: true });
+  }), { capture: end !== "blur" }); // captured, it would be that of any element which the press takes the focus from
 }
 
 /** Puts `fresh` in the place of `old`: after a press there has been released, and not while somebody types or chooses there. */
