@@ -90,7 +90,7 @@ FAULTS = (
         "src/horae/engine/completer.py",
         "            self._line.append(run)\n        if not run.attempts:\n            self._slot_freed()\n",
         "            self._line.append(run)\n",
-        "a run that ended leaves its place on the node taken",
+        "a task that ended does not free its node for the next run",
     ),
     Fault(
         "csrf",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -46,6 +47,30 @@ def test_a_node_with_many_slots_fills_them_at_once_however_many_it_takes_at_a_ti
         await sim.store.admit([Admission("job", Origin.TRIGGER, "local", key=str(each)) for each in range(450)])
         await sim.advance("1s")
         assert count.now == 450
+
+    simulate(app, body)
+
+
+def test_the_next_run_starts_when_a_task_ends_and_not_when_that_is_written() -> None:
+    app = Horae("sqlite://", max_concurrent_jobs=1)
+
+    @app.job("job", None, overlap="allow")
+    async def work() -> None:
+        await asyncio.sleep(1)
+
+    async def body(sim: Simulation) -> None:
+        store = sim.store
+        assert store is not None
+        settle = store.settle
+
+        async def settle_late(*given: Any) -> Any:
+            await asyncio.sleep(60)
+            return await settle(*given)
+
+        store.settle = settle_late  # type: ignore[method-assign, assignment]
+        await store.admit([Admission("job", Origin.TRIGGER, "local", key=str(each)) for each in range(2)])
+        first, second = await sim.advance("10m")
+        assert second.time - first.time < timedelta(seconds=30)
 
     simulate(app, body)
 

@@ -15,6 +15,7 @@ from horae.core.diff import Change, diff_definitions
 from horae.core.duration import parse_duration
 from horae.core.job import JobSpec, Settings
 from horae.core.lifecycle import JobState
+from horae.core.occurrence import planned
 from horae.core.overlap import ActiveRun
 from horae.core.prospect import Prospect, changed_view
 from horae.core.rhythm import assumed_seconds
@@ -222,6 +223,7 @@ def prospects(
                 schedule = schedule.anchored(now if job is None else job.created_at)
             settings, state = compared.settings, spec.state
             try:
+                before = None if before is None else planned(before, now)
                 after = changed_view(before, name, schedule, settings, state, now, policy, version)
             except Exception:  # noqa: BLE001 - a user's own schedule may raise anything; it has announced nothing then
                 after = changed_view(before, name, schedule, settings, state, now, IMMEDIATE, version)

@@ -26,10 +26,22 @@ from horae.core.policy import Bounded
 from horae.core.schedule import Schedule
 from horae.core.slot import Birth, JobView, Plan, Slot, deadline_passed, decided_slot
 
-__all__ = ["LONGEST_ROWS", "Birth", "JobView", "Plan", "Slot", "deadline_passed", "decided_slot", "due", "due_alone"]
+__all__ = [
+    "LONGEST_ROWS",
+    "Birth",
+    "JobView",
+    "Plan",
+    "Slot",
+    "deadline_passed",
+    "decided_slot",
+    "due",
+    "due_alone",
+    "planned",
+]
 
 LONGEST_ROWS = 100
 MOST_TRIES = 64
+_UNLIMITED = 2**62
 _SECOND = timedelta(seconds=1)
 
 
@@ -79,6 +91,34 @@ def due_alone(
     if following is not None and following <= now:
         return None
     return None if deadline_passed(slot, settings.deadline, now) else (slot, following)
+
+
+def planned(job: JobView, now: datetime) -> JobView:
+    """The job once everything due at `now` is planned, with the runs that then wait for a start chosen after `now`.
+
+    A change of a job plans first, so a preview of the change begins here too. Raises what the schedule raises.
+    """
+    # Missed slots move the cursor alike under every policy. Recording them as spans costs least.
+    settings = replace(job.settings, recovery="none")
+    plan = due(replace(job, settings=settings), now, limit=_UNLIMITED)
+    if plan.planned_until == job.planned_until and not plan.resumed:
+        return job
+    waiting = tuple(
+        ActiveRun(_unborn(birth), birth.state, birth.scheduled_time, birth.chosen_time)
+        for birth in plan.births
+        if birth.state is RunState.PENDING and birth.chosen_time > now
+    )
+    moved = job.moved_slot is not None and job.moved_slot > plan.planned_until
+    return replace(
+        job,
+        planned_until=plan.planned_until,
+        state=JobState.ENABLED if plan.resumed else job.state,
+        paused_until=None if plan.resumed else job.paused_until,
+        moved_slot=job.moved_slot if moved else None,
+        moved_to=job.moved_to if moved else None,
+        first_seen=False,
+        active=(*job.active, *waiting),
+    )
 
 
 class _Planner:

@@ -60,7 +60,10 @@ def changed_view(
     update: Update,
     version: int = 0,
 ) -> JobView | None:
-    """A job as it would be after a change at `now`; `before` is at `version`. None: it would never come due."""
+    """A job as it would be after a change at `now`; None: it would never come due.
+
+    `before` is the job at `version`, with everything due at `now` planned (`occurrence.planned`).
+    """
     if before is None:
         return None if schedule is None else JobView(name, schedule, settings, now, state)
     taking = take_over(before, version, schedule, settings.window, update, now)

@@ -20,6 +20,7 @@ from horae.core.jobtable import job_table, job_toml
 from horae.core.kronjob import krontab_from_job
 from horae.core.kronprint import format_line
 from horae.core.lifecycle import JobState, RunState
+from horae.core.occurrence import planned
 from horae.core.takeover import take_over
 from horae.core.update import parse_update
 from horae.ddl.printer import job_text
@@ -167,7 +168,10 @@ class Versions(Part):
         before = record.definition
         settings = spec.effective(parse_settings(wanted.defaults))
         view = job_view(record, waiting)
-        taking = take_over(view, before.version, spec.schedule, settings.window, settings.update_policy, now)
+        update = settings.update_policy
+        if view is not None and update.policy == "graceful":
+            view = planned(view, now)
+        taking = take_over(view, before.version, spec.schedule, settings.window, update, now)
         definition = replace(before, spec=spec, settings=settings, former=taking.former)
         stays = not taking.moves
         begin = min(record.planned_until, now) if stays else now

@@ -9,6 +9,7 @@ from horae.core.access import LOCAL_NAME
 from horae.core.forecast import changed_view
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
+from horae.core.occurrence import planned
 from horae.core.slot import JobView
 from horae.core.succession import in_force
 from horae.core.update import IMMEDIATE
@@ -49,6 +50,7 @@ def _changed(part: Part, before: Part, at: datetime) -> Part:
         return replace(before, spec=spec, paused_until=paused_until)
     view, settings = _view(before, at), spec.effective()
     try:
+        view = None if view is None else planned(view, at)
         after = changed_view(
             view, spec.name, schedule, settings, state, at, settings.update_policy, version=before.version
         )
