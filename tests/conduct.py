@@ -5,6 +5,7 @@ The end names the slowest tests, what was left out and why, how long each tier t
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import random
@@ -25,16 +26,18 @@ SLOWEST = 15
 TORTURE = "torture"
 
 
-def place_of(nodeid: str, seed: int) -> tuple[bool, bytes, bytes, bytes]:
+def place_of(nodeid: str, seed: int) -> tuple[int, bytes, bytes, bytes]:
     """Where a test stands in the order of this seed. Torture comes first, so that no worker is left with the longest
-    tests at the end. Folders and files stay together: what their tests share is made once."""
+    tests at the end, and browsers next: at the end every worker would start one. Folders and files stay together: what
+    their tests share is made once."""
 
     def draw(text: str) -> bytes:
         return hashlib.blake2b(f"{seed} {text}".encode(), digest_size=8).digest()
 
     file = nodeid.partition("::")[0]
     parts = file.split("/")
-    return TORTURE not in parts, draw("/".join(parts[:2])), draw(file), draw(nodeid)
+    group = next((place for place, name in enumerate((TORTURE, "browser")) if name in parts), 2)
+    return group, draw("/".join(parts[:2])), draw(file), draw(nodeid)
 
 
 def seed_of(text: str) -> int:
@@ -104,6 +107,12 @@ class Conduct:
         self.left_out.update(left.values())
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
+
+    def pytest_collection_finish(self) -> None:
+        """Thousands of tests stay to the end of the run. Without this each collection of garbage would look through
+        them, for a tenth of the run's processor time."""
+        gc.collect()
+        gc.freeze()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:

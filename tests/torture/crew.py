@@ -30,7 +30,7 @@ from horae.store.catalog import Catalog
 from horae.store.records import AttemptEnd, Capacity, Claim, Settlement, Start
 
 ROOT = Path(__file__).parents[2]
-SEEDS = seeds(3)
+SEEDS = seeds(2)
 KEEPER = uuid4()
 LOOKS_EVERY_SECONDS = 0.2
 PATIENCE = 90.0
