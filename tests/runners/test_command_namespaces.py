@@ -47,6 +47,23 @@ def test_with_a_bubblewrap_that_does_not_work_a_policy_that_insists_on_it_starts
     assert place.sh("echo without").lines == ["without"]
 
 
+def test_a_bubblewrap_that_gave_no_answer_in_time_is_asked_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, idle = place.root / "busy", place.root / "idle"
+    busy.mkdir()
+    (busy / "bwrap").write_text(
+        f'#!/bin/sh\n[ -e {idle} ] || exec sleep 1000\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
+    )
+    (busy / "bwrap").chmod(0o755)
+    monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(busy))
+    monkeypatch.setattr(sandbox, "PROBE_LIMIT", 0.2)
+    place.allow(namespaces="always")
+    with pytest.raises(CommandRefused, match=r"bubblewrap did not start within 0\.2 s"):
+        place.sh("true")
+    idle.touch()
+    monkeypatch.setattr(sandbox, "PROBE_LIMIT", commands.LIMIT)
+    assert place.sh("echo done").lines == ["done"]
+
+
 @needs_bubblewrap
 @pytest.mark.parametrize("namespaces", ["auto", "always"])
 def test_no_other_process_is_to_be_seen(place: Place, namespaces: str) -> None:

@@ -63,7 +63,7 @@ async def surroundings(
         return Surroundings(f"SQLite {version}", **known, **_file(Path(store.driver.path)))  # type: ignore[arg-type]  # each by its name
     before = clock()
     now = await store.now()
-    skew = (now - (before + (clock() - before) / 2)).total_seconds()
+    skew = _skew(before, now, clock())
     ((version, size, read_only),) = await store.select(
         "SELECT current_setting('server_version'), pg_database_size(current_database()), pg_is_in_recovery()"
     )
@@ -74,6 +74,12 @@ async def surroundings(
         is_writable=not read_only,
         skew=skew,
     )
+
+
+def _skew(before: datetime, theirs: datetime, after: datetime) -> float:
+    """How many seconds the database's clock is ahead for certain, behind where negative. It was read at some moment
+    between `before` and `after`, so a slow answer proves less."""
+    return max((theirs - after).total_seconds(), min((theirs - before).total_seconds(), 0.0))
 
 
 def _file(path: Path) -> dict[str, object]:

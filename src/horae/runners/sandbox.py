@@ -25,6 +25,8 @@ from horae.errors import CommandRefused, InvalidDefinition, shown
 from horae.runners.confine import FIRST_SECRET
 
 BUBBLEWRAP_PLACES = "/usr/bin:/bin:/usr/local/bin"
+PROBE_LIMIT = 10.0
+"""Seconds that bubblewrap has to show that it works."""
 MARK = "HORAE_COMMAND"
 """The variable that tells a command's processes from all others: a new value each time one is started."""
 LOADERS = (
@@ -262,9 +264,17 @@ def _frozen(who: Identity | None) -> tuple[int, int, tuple[int, ...]] | None:
     return None if who is None else (who[0], who[1], tuple(who[2]))
 
 
-@lru_cache(maxsize=64)
 def _trouble(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> str | None:
-    """Why bubblewrap does not work here for that user, found by trying; None: it does."""
+    """Why bubblewrap does not work here for that user; None: it does. Where it gave no answer it is asked again at the
+    next command: the machine may only have been busy."""
+    try:
+        return _tried(bubblewrap, who)
+    except subprocess.TimeoutExpired:
+        return f"bubblewrap did not start within {PROBE_LIMIT:g} s"
+
+
+@lru_cache(maxsize=64)
+def _tried(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> str | None:
     switch: dict[str, Any] = {} if who is None else {"user": who[0], "group": who[1], "extra_groups": who[2]}
     try:
         tried = subprocess.run(  # noqa: S603 - bubblewrap itself, with nothing of a job's
@@ -273,10 +283,12 @@ def _trouble(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> s
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            timeout=10,
+            timeout=PROBE_LIMIT,
             env={},
             cwd="/",
         )
+    except subprocess.TimeoutExpired:
+        raise
     except (OSError, subprocess.SubprocessError) as error:
         return f"bubblewrap cannot be started: {error}"
     said = tried.stderr.decode("utf-8", "replace").strip()
