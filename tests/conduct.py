@@ -108,11 +108,16 @@ class Conduct:
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
 
-    def pytest_collection_finish(self) -> None:
-        """Thousands of tests stay to the end of the run. Without this each collection of garbage would look through
-        them, for a tenth of the run's processor time."""
-        gc.collect()
-        gc.freeze()
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Keeps the garbage collector off what is collected, which stays to the end of the run: it would look through
+        thousands of tests again and again, for a tenth of the run's processor time."""
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.enable()
+            gc.freeze()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
