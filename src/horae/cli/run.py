@@ -79,8 +79,14 @@ def show_runs(screen: Screen, runs: Sequence[Run]) -> None:
 def _why(each: Run) -> str:
     """What there is to say of it besides its state."""
     several = f"{each.count} slots" if each.count > 1 else ""
-    waits = f"waits for {each.waiting_for}" if each.waiting_for else ""
-    return "; ".join(part for part in (each.reason or each.error or "", waits, several) if part)
+    return "; ".join(part for part in (each.reason or each.error or "", waits_text(each), several) if part)
+
+
+def waits_text(run: Run) -> str:
+    """What a run waits for, with what exactly."""
+    if not run.waiting_for:
+        return ""
+    return f"waits for {run.waiting_for}" + (f": {run.waiting_detail}" if run.waiting_detail else "")
 
 
 def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
@@ -90,11 +96,15 @@ def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
 def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
     whole: WholeRun = catalog.call("get_run", run_id=arguments.id)
     report = plain(whole.report)
-    screen.data(report | {name: value for name, value in plain(whole).items() if name not in ("run", "report")})
+    waits = {"waiting_for": whole.run.waiting_for, "waiting_detail": whole.run.waiting_detail}
+    more = {name: value for name, value in plain(whole).items() if name not in ("run", "report")}
+    screen.data(report | more | waits)
     if screen.as_json:
         return
     for line in harmless(whole.report.text).splitlines():
         screen.line(line)
+    if whole.run.waiting_for:
+        screen.line(f"  {harmless(waits_text(whole.run))}")
     screen.line(screen.style(f"  by version {whole.run.version} of {harmless(whole.run.job)}", "dim"))
     from horae.cli.gantt import draw
 

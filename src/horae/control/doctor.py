@@ -11,6 +11,7 @@ from typing import Any
 from horae.control.queries import Queries
 from horae.control.service import Kept
 from horae.control.surroundings import Checked, Surroundings, look_around
+from horae.control.waiting import MOST_REPORTED, live
 from horae.core.lifecycle import JobState, RunState
 from horae.core.needs import may_import, told
 from horae.errors import HoraeError
@@ -20,8 +21,6 @@ OVERDUE = timedelta(minutes=5)
 UNDECIDED = timedelta(seconds=30)
 SILENT = timedelta(minutes=1)
 LOOKED_AT = 10_000
-MOST_TOLD = 1000
-"""Callables that a node tells of at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class Having:
         self._alive = alive
         self._known = {handler for node in alive for handler in node.details.get("handlers", ())}
         # Of very many a node tells only some.
-        self.is_known = bool(alive) and all(len(node.details.get("handlers", ())) < MOST_TOLD for node in alive)
+        self.is_known = bool(alive) and all(len(node.details.get("handlers", ())) < MOST_REPORTED for node in alive)
 
     def lacking(self, needs: Iterable[str]) -> set[str]:
         """Those that no node has at present; none where that is not known."""
@@ -119,11 +118,6 @@ class Having:
             each for node in self._alive if node.started_at < defined_at for each in node.details.get("modules", ())
         ]
         return sorted(need for need in lacking if not may_import(need, later))
-
-
-def live(nodes: Sequence[NodeRecord]) -> list[NodeRecord]:
-    """Those that are alive, as far as the catalog knows."""
-    return [node for node in nodes if node.state == "ALIVE" and not node.lock_free]
 
 
 async def _of_slots(store: Kept) -> tuple[str, list[Finding]]:

@@ -13,6 +13,7 @@ from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import Bounded, Queue
 from horae.core.schedule import Schedule
 from horae.core.succession import Stage, stage_at
+from horae.core.waiting import LiveNode, WaitingFor, lacking_node
 from horae.core.zone import zone
 from horae.store.port import JobRecord, RunRecord
 
@@ -24,12 +25,26 @@ _OVERLAPS = {
     "replace": "they would be cancelled, and the new run start after them",
 }
 Line = tuple[str, str]
+_STUCK = frozenset({WaitingFor.NODE, WaitingFor.HANDLER, WaitingFor.REGISTRATION})
+"""Waits that time alone does not end."""
 
 
-def explain_job(job: JobRecord, active: Sequence[RunRecord], now: datetime, at: datetime | None = None) -> list[Line]:
-    """The trace for the slot at `at`, or for the next one."""
+def explain_job(
+    job: JobRecord,
+    active: Sequence[RunRecord],
+    nodes: Sequence[LiveNode],
+    now: datetime,
+    at: datetime | None = None,
+) -> list[Line]:
+    """The trace for the slot at `at`, or for the next one. `active` are its runs that have not ended, which say what
+    they wait for; `nodes` are alive."""
     schedule = job.schedule
     lines: list[Line] = [("job", f"{job.name}, version {job.version}, owned by {job.owner}"), ("state", _state(job))]
+    lines += [
+        ("waiting", f"{run.run_id} waits for {run.waiting_for}: {run.waiting_detail}")
+        for run in active
+        if run.waiting_for is not None
+    ][:MOST_CANDIDATES]
     if schedule is None:
         return [*lines, ("schedule", "none: it runs only when somebody asks")]
     own = job.definition.spec.schedule
@@ -53,7 +68,8 @@ def explain_job(job: JobRecord, active: Sequence[RunRecord], now: datetime, at: 
     chosen = _window(lines, job, slot)
     if chosen is None:
         return lines
-    _rules(lines, job, active, chosen, now, stage_at(job.former, slot))
+    _rules(lines, job, active, chosen, stage_at(job.former, slot))
+    lines.append(("verdict", _verdict(job, active, nodes, chosen, now)))
     return lines
 
 
@@ -105,7 +121,6 @@ def _rules(
     job: JobRecord,
     active: Sequence[RunRecord],
     chosen: datetime,
-    now: datetime,
     stage: Stage | None,
 ) -> None:
     settings = job.definition.settings
@@ -118,12 +133,24 @@ def _rules(
     else:
         told = f"the run is version {stage.version}'s, with the tasks, retries and limits that it says"
         lines.append(("version", told))
-    if job.state is JobState.ENABLED:
-        ahead = chosen - now
-        when = f"in {format_duration(timedelta(seconds=int(ahead.total_seconds())))}" if ahead > timedelta(0) else "due"
-        lines.append(("verdict", f"starts at {rfc3339(chosen)} ({when})"))
-    else:
-        lines.append(("verdict", f"would start at {rfc3339(chosen)}, were it ENABLED"))
+
+
+def _verdict(
+    job: JobRecord, active: Sequence[RunRecord], nodes: Sequence[LiveNode], chosen: datetime, now: datetime
+) -> str:
+    """Ends in "starts" only where nothing but time stands in the way, as far as can be known now."""
+    if job.state is not JobState.ENABLED:
+        return f"would start at {rfc3339(chosen)}, were it ENABLED"
+    lacking = lacking_node(job.definition.requirements, nodes)
+    if lacking is not None:
+        return f"does not start at {rfc3339(chosen)} as things are: it waits for {lacking.reason}, {lacking.detail}"
+    stuck = next((run for run in active if run.waiting_for in _STUCK), None)
+    if stuck is not None and job.definition.settings.overlap != "allow":
+        told = f"{stuck.run_id} comes first, and waits for {stuck.waiting_for}: {stuck.waiting_detail}"
+        return f"does not start at {rfc3339(chosen)} as things are: {told}"
+    ahead = chosen - now
+    when = f"in {format_duration(timedelta(seconds=int(ahead.total_seconds())))}" if ahead > timedelta(0) else "due"
+    return f"starts at {rfc3339(chosen)} ({when})"
 
 
 def _of_run(job: JobRecord, chosen: datetime) -> list[Line]:

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from horae.control.comparing import ASSUMED, Comparison, compare, durations, prospects, update_of
-from horae.control.doctor import Finding, Having, live
+from horae.control.doctor import Finding, Having
 from horae.control.objections import objections
 from horae.control.planned import CHANGED, CREATED, REMOVED, JobChange, Loads, Plan
 from horae.control.queries import PAGE
 from horae.control.remarks import debts, foreseen, notes, notes_of_slots
+from horae.control.waiting import live
 from horae.core.duration import parse_duration
 from horae.core.forecast import Outlook, look_ahead
 from horae.core.instant import seconds_of

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from horae.control.commands import Asking
+from horae.control.explaining import Line, explain_job
+from horae.control.waiting import Readable, live_nodes, with_waits
 from horae.core import ids
 from horae.core.access import Privilege
 from horae.core.job import job_not_found
@@ -13,7 +17,7 @@ from horae.core.policy import chosen
 from horae.core.report import Report, build_report
 from horae.errors import InvalidInput, shown
 from horae.security.access import Gate
-from horae.store.port import History, JobRecord, RunRecord, Store
+from horae.store.port import History, JobRecord, RunRecord
 
 PAGE = 1000
 VIEW = Privilege.VIEW_JOB_HISTORY
@@ -22,8 +26,9 @@ VIEW = Privilege.VIEW_JOB_HISTORY
 class Queries(Asking):
     """Reads the catalog: what the gate lets see. Without one, all of it."""
 
-    def __init__(self, store: Store, *, gate: Gate | None = None, alone: bool = True) -> None:
+    def __init__(self, store: Readable, *, gate: Gate | None = None, alone: bool = True) -> None:
         super().__init__(store, gate, alone=alone)
+        self._catalog = store
 
     async def get_job(self, name: str) -> JobRecord:
         found = await self._asked(lambda: self._store.jobs([name]))
@@ -58,12 +63,21 @@ class Queries(Asking):
             await self._look_at(job)
         elif self._gate is not None:
             await self._gate.require(VIEW, action="look at the runs of all jobs")
-        return list(await self._asked(lambda: self._store.runs(job=job, state=wanted, limit=limit)))
+        return await self._waits(await self._asked(lambda: self._store.runs(job=job, state=wanted, limit=limit)))
 
     async def active(self, name: str) -> list[RunRecord]:
         """The job's runs that have not ended, the newest first."""
         await self._look_at(name)
-        return list(await self._asked(lambda: self._store.runs(job=name, active=True, limit=PAGE)))
+        return await self._waits(await self._asked(lambda: self._store.runs(job=name, active=True, limit=PAGE)))
+
+    async def explain(self, job: JobRecord, now: datetime, at: datetime | None = None) -> list[Line]:
+        """Why the job's run for the slot at `at`, or for the next one, starts or does not."""
+        active = await self.active(job.name)
+        return explain_job(job, active, await self._asked(lambda: live_nodes(self._catalog)), now, at)
+
+    async def _waits(self, runs: Sequence[RunRecord]) -> list[RunRecord]:
+        sees_all = self._gate is None or self._gate.seen() is None
+        return await self._asked(lambda: with_waits(self._catalog, runs, names_others=sees_all))
 
     async def _look_at(self, name: str) -> None:
         if self._gate is not None:
@@ -73,7 +87,8 @@ class Queries(Asking):
         """One run with its tasks and their attempts."""
         history = await self._asked(lambda: self._store.history(str(run_id)))
         await self._look_at(history.record.job_name)
-        return history
+        (record,) = await self._waits([history.record])
+        return replace(history, record=record)
 
     async def report(self, run_id: str) -> Report:
         history = await self.history(run_id)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from horae.control.commands import Asking
 from horae.control.queries import VIEW, Queries
+from horae.control.waiting import Readable, with_waits
 from horae.core import ids
 from horae.core.job import JobSpec
 from horae.errors import JobNotFound
 from horae.security.access import Gate
 from horae.store.board import (
     AuditEntry,
-    Board,
     JobsAsked,
     JobsPage,
     Outcome,
@@ -28,8 +27,7 @@ from horae.store.board import (
     Tally,
     VersionRecord,
 )
-from horae.store.port import JobRecord, RunRecord, Store
-from horae.store.vault import Vault
+from horae.store.port import JobRecord, RunRecord
 
 __all__ = [
     "JobsAsked",
@@ -45,14 +43,10 @@ __all__ = [
 ]
 
 
-class Shown(Store, Vault, Board, Protocol):
-    """A catalog that can be looked at."""
-
-
 class Views(Asking):
     """The board through the gate."""
 
-    def __init__(self, store: Shown, gate: Gate, queries: Queries) -> None:
+    def __init__(self, store: Readable, gate: Gate, queries: Queries) -> None:
         super().__init__(store, gate, alone=True)
         self._board = store
         self._door = gate
@@ -90,7 +84,7 @@ class Views(Asking):
         found = await self._asked(lambda: self._board.list_runs(replace(asked, seen_by=self.seen)))
         if name is not None and not found and asked.before is None:
             await self._queries.get_job(name)
-        return found
+        return tuple(await with_waits(self._board, found, names_others=self.seen is None))
 
     async def tally(
         self, since: datetime, until: datetime, step: timedelta, *, job: str | None = None

@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from horae.control.explaining import explain_job
 from horae.control.service import Service
 from horae.control.versions import roll_back
 from horae.core.instant import rfc3339
@@ -306,8 +305,7 @@ class _Carrying:
     async def _explain(self, statement: say.ExplainJob) -> Result:
         job = await self._queries.get_job(statement.name)
         at = explained_at(statement, job.definition.spec)
-        active = await self._queries.active(statement.name)
-        lines = explain_job(job, active, await self._service.now(), at)
+        lines = await self._queries.explain(job, await self._service.now(), at)
         return Result("EXPLAIN JOB", rows=lines, columns=("step", "what"), rowcount=len(lines))
 
     async def _select(self, statement: say.Select) -> Result:

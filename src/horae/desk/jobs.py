@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import date, datetime
 
 from horae.control.calendar import Counted, bounds_of, clock_changes, count_days, days_of, local_day, step_of
-from horae.control.explaining import explain_job
 from horae.control.views import JobsAsked
 from horae.core.instant import aware, rfc3339
 from horae.core.lifecycle import JobState
@@ -103,9 +102,8 @@ class Jobs(Part):
 
     async def explain_job(self, asked: asking.ExplainJob) -> shapes.Explained:
         job = await self.service.queries.get_job(asked.name)
-        active = await self.service.queries.active(asked.name)
         at = None if asked.at is None else aware(asked.at, "at")
-        lines = explain_job(job, active, await self.service.now(), at)
+        lines = await self.service.queries.explain(job, await self.service.now(), at)
         return shapes.Explained(job=job.name, steps=[list(each) for each in lines])
 
     async def job_calendar(self, asked: asking.JobCalendar) -> shapes.Calendar:

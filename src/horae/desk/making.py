@@ -132,6 +132,7 @@ def run(record: RunRecord) -> shapes.Run:
         retry_count=record.retry_count,
         reason=record.reason,
         waiting_for=record.waiting_for,
+        waiting_detail=record.waiting_detail,
         replay_of=record.replay_of,
         cancelled_by=record.cancelled_by,
         error=record.error,

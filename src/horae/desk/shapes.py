@@ -236,6 +236,7 @@ class Run(Shape, frozen=True, kw_only=True):
     covers_to: Time | None = None
     not_before: Time | None = None
     created_at: Time | None = None
+    waiting_detail: str | None = None
 
 
 class RunPage(Shape, frozen=True, kw_only=True):

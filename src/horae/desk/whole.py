@@ -11,6 +11,7 @@ from typing import Any
 from horae.control.bars import ended_by_hour
 from horae.control.queries import VIEW
 from horae.control.views import JobsAsked, JobsPage, Pace, RunsAsked
+from horae.control.waiting import concurrency_of
 from horae.core.instant import rfc3339
 from horae.core.lifecycle import JobState, RunState
 from horae.core.liveness import SILENCE
@@ -40,7 +41,6 @@ _COUNTED = 1_000
 LARGEST_SQL_ANSWER = 20_000_000
 """Characters or so that all results of one text may have: one SELECT may have 16 million."""
 _LEFT_OUT = " (left out: the results before it are as much as one answer may be)"
-_SLOTS = "scheduler.max_concurrent_jobs"
 
 
 class Whole(Part):
@@ -137,7 +137,7 @@ class Whole(Part):
         system = await self.service.store.settings() if records else {}
         sees_all = self.service.views.seen is None
         return [
-            making.node(each, state=_state(each, now), slots=_slots(each, system), with_details=sees_all)
+            making.node(each, state=_state(each, now), slots=concurrency_of(each, system), with_details=sees_all)
             for each in sorted(records, key=lambda each: (each.name or "", each.started_at))
         ]
 
@@ -201,8 +201,7 @@ async def _coming(jobs: Sequence[JobRecord], waiting: Sequence[RunRecord], now: 
 
 def _is_due(run: RunRecord, now: datetime) -> bool:
     """Its time has come, and it waits for nothing but a place to run."""
-    is_free = run.state is RunState.PENDING and run.waiting_for is None
-    return is_free and run.not_before is not None and run.not_before <= now
+    return run.state is RunState.PENDING and run.not_before is not None and run.not_before <= now
 
 
 def _state(node: NodeRecord, now: datetime) -> str:
@@ -210,12 +209,6 @@ def _state(node: NodeRecord, now: datetime) -> str:
         return node.state
     is_late = now - node.heartbeat_at > timedelta(seconds=SILENCE)
     return "SILENT" if node.lock_free or is_late else "ALIVE"
-
-
-def _slots(node: NodeRecord, system: Mapping[str, Any]) -> int | None:
-    """What ALTER SYSTEM says holds for every node; else what the node said when it joined."""
-    found = system.get(_SLOTS, node.details.get("slots"))
-    return found if isinstance(found, int) else None
 
 
 def _durations(pace: Sequence[Pace]) -> list[float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from horae.core.job import JobSpec, Settings, TaskSpec
 from horae.core.schedule import Schedule
 from horae.core.succession import Stage, in_force
+from horae.core.waiting import Requirements
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class Definition:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def requirements(self) -> Requirements:
+        return Requirements(self.handlers, self.settings.pool, self.settings.max_concurrent, self.spec.depends_on)
 
     @property
     def tasks(self) -> tuple[TaskSpec, ...]:

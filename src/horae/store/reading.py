@@ -99,10 +99,14 @@ async def run_records(work: Work, rows: Sequence[Row]) -> tuple[RunRecord, ...]:
 def _run_record(work: Work, job_uuid: str, row: tuple[Any, ...]) -> RunRecord:
     """A run's record; where it has no payload of its own, the job's of that version is shown."""
     record = run_record(row)
-    if row[-1] is not None:
+    has_ended = record.completed_at is not None
+    if row[-1] is not None and has_ended:
         return record
-    payload = work.cache[job_uuid, record.version].definition.spec.payload
-    return record if payload is None else replace(record, payload=payload)
+    definition = work.cache[job_uuid, record.version].definition
+    payload = record.payload if row[-1] is not None else definition.spec.payload
+    if payload is None and has_ended:
+        return record
+    return replace(record, payload=payload, requires=None if has_ended else definition.requirements)
 
 
 async def history(work: Work, run_id: str) -> History:

@@ -17,6 +17,7 @@ from horae.core.lifecycle import AttemptState, JobState, RunState
 from horae.core.report import RunRow, TaskRow
 from horae.core.schedule import Schedule
 from horae.core.succession import Stage
+from horae.core.waiting import Requirements
 from horae.store.definition import Defined as Defined
 from horae.store.definition import Definition as Definition
 
@@ -91,6 +92,7 @@ class RunRecord:
     key: str | None = None
     not_before: datetime | None = None
     waiting_for: str | None = None
+    """One of `core.waiting.WaitingFor`. A store tells those that it stores; services derive the others."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
     owner: str | None = None
@@ -106,6 +108,10 @@ class RunRecord:
     payload: Any = None
     error: str | None = None
     """What the latest failed attempt said, of the last task that has one; also where a later attempt made good."""
+    waiting_detail: str | None = None
+    """What exactly it waits for, in words. Stores leave it to services."""
+    requires: Requirements | None = None
+    """What its version asks for before it may start; None once it has ended."""
 
 
 @dataclass(frozen=True, slots=True)

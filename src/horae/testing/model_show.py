@@ -36,7 +36,7 @@ def job_record(catalog: Catalog, job: Job) -> JobRecord:
     )
 
 
-def run_record(run: Run) -> RunRecord:
+def run_record(catalog: Catalog, run: Run) -> RunRecord:
     return RunRecord(
         run_id=run.run_id,
         job_name=run.job_name,
@@ -64,6 +64,7 @@ def run_record(run: Run) -> RunRecord:
         retry_count=run.retry_count,
         payload=run.payload,
         error=_latest_error(run),
+        requires=None if run.ended else catalog.definition(run).requirements,
     )
 
 
@@ -115,7 +116,7 @@ def history(catalog: Catalog, run: Run) -> History:
             TaskRow(task_run, name, state, failure, attempts, task.progress.cancelled_by, task.progress.reason, result)
         )
     results = {task.progress.name: json.loads(task.result) for task in run.tasks if task.result is not None}
-    return History(row, tuple(tasks), run_record(run), results)
+    return History(row, tuple(tasks), run_record(catalog, run), results)
 
 
 def claim(catalog: Catalog, run: Run, starts: tuple[Start, ...], wake_at: datetime | None) -> Claim:

@@ -315,7 +315,7 @@ class ModelStore:
         if before is not None and mark is None:
             return ()
         return tuple(
-            model_show.run_record(run)
+            model_show.run_record(self.catalog, run)
             for run in reversed(self.catalog.runs)
             if (job is None or run.job_name == job)
             and (state is None or run.state == state)

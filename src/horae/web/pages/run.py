@@ -12,7 +12,7 @@ from starlette.responses import Response
 from horae.desk.asking import OfAttempt, ThatRun
 from horae.desk.shapes import Output, Report, Task, WholeRun
 from horae.errors import NotFound
-from horae.web.pages.runs import origin_text
+from horae.web.pages.runs import origin_text, waits_text
 from horae.web.pictures.gantt import chart
 from horae.web.pictures.letters import pretty, readable
 from horae.web.pictures.moments import moment, seconds_between
@@ -134,7 +134,7 @@ async def page(visit: Visit, request: Request) -> Response:
         duration=run.duration_seconds,
         reason=readable(run.reason or "", 4_000),
         error=readable(run.error or "", _ERROR_SHOWN) if tone(run.state) in ("bad", "warn") else "",
-        waiting_for=readable(run.waiting_for or "", 500),
+        waits=waits_text(run) if run.waiting_for else "",
         chart=chart(whole.report, run.state, now),
         tries=all_tries,
         shown=shown,

@@ -64,8 +64,14 @@ def remark_of(run: Run) -> str:
     if run.error and tone(run.state) in ("bad", "warn"):
         return first_line(run.error)
     if run.waiting_for:
-        return f"waits for {readable(run.waiting_for, 200)}"
+        return first_line(waits_text(run))
     return first_line(run.reason or "")
+
+
+def waits_text(run: Run) -> str:
+    """What a run waits for, with what exactly."""
+    detail = f": {run.waiting_detail}" if run.waiting_detail else ""
+    return readable(f"waits for {(run.waiting_for or '').replace('_', ' ')}{detail}", 2_000)
 
 
 def first_line(text: str, longest: int = 160) -> str:

@@ -1,0 +1,161 @@
+"""Says of runs that have not started what each waits for: reads what `core.waiting` judges by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from horae.core.dependency import dependency_window
+from horae.core.lifecycle import RunState
+from horae.core.waiting import Around, Holder, LiveNode, Pool, WaitingFor, WaitingRun, wait_of
+from horae.errors import HoraeError
+from horae.store.board import Board
+from horae.store.port import NodeRecord, RunRecord, Store
+from horae.store.vault import Vault
+
+SLOTS = "scheduler.max_concurrent_jobs"
+"""What ALTER SYSTEM says of every node's concurrency limit."""
+MOST_REPORTED = 1000
+"""Handlers that a node reports at most."""
+LOOKED_AT = 1000
+MOST_JOBS = 20
+"""Jobs whose other runs are read, for one answer."""
+_WAITING = frozenset({RunState.PENDING, RunState.QUEUED})
+
+
+class Readable(Store, Vault, Board, Protocol):
+    """A catalog that can be looked at."""
+
+
+def live(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
+    """Those that are alive, as far as the catalog knows."""
+    return [node for node in nodes if node.state == "ALIVE" and not node.lock_free]
+
+
+def concurrency_of(node: NodeRecord, system: Mapping[str, Any]) -> int | None:
+    """What ALTER SYSTEM says holds for every node; else what the node said when it joined."""
+    found = system.get(SLOTS, node.details.get("slots"))
+    return found if isinstance(found, int) else None
+
+
+async def live_nodes(store: Readable) -> list[LiveNode]:
+    """The nodes that are alive, with what each has and how many more runs it takes."""
+    found = []
+    alive = live(await store.nodes())
+    system = await store.settings() if alive else {}
+    for node in alive:
+        handlers = node.details.get("handlers")
+        limit = concurrency_of(node, system)
+        found.append(
+            LiveNode(
+                node.name or node.node,
+                None if handlers is None or len(handlers) >= MOST_REPORTED else frozenset(handlers),
+                None if limit is None else limit - node.running,
+            )
+        )
+    return found
+
+
+async def with_waits(store: Readable, runs: Sequence[RunRecord], *, names_others: bool = True) -> list[RunRecord]:
+    """The same runs; those that have not started say what they wait for. `names_others`: whether the reader may know
+    jobs by name other than those of the runs themselves."""
+    waiting = [run for run in runs if run.state in _WAITING]
+    if not waiting:
+        return list(runs)
+    around = await look_around(store, waiting, names_others=names_others)
+    return [_with_wait(run, around) if run.state in _WAITING else run for run in runs]
+
+
+async def look_around(store: Readable, waiting: Sequence[RunRecord], *, names_others: bool = True) -> Around:
+    """What these runs may be waiting for."""
+    pools = {run.requires.pool for run in waiting if run.requires is not None and run.requires.pool is not None}
+    limited = any(run.requires is not None and run.requires.max_concurrent is not None for run in waiting)
+    running = await store.runs(state=RunState.RUNNING, limit=LOOKED_AT) if pools or limited else ()
+    of_jobs: defaultdict[str, list[Holder]] = defaultdict(list)
+    of_pools: defaultdict[str, list[Holder]] = defaultdict(list)
+    for run in running:
+        of_jobs[run.job_name].append(_holder(run))
+        if run.requires is not None and run.requires.pool is not None:
+            of_pools[run.requires.pool].append(_holder(run))
+    limits = await store.pools() if pools else {}
+    now = await store.now()
+    return Around(
+        now,
+        await live_nodes(store),
+        {name: Pool(limits[name], tuple(of_pools[name])) for name in pools if name in limits},
+        of_jobs,
+        await _ahead(store, [run for run in waiting if run.state is RunState.QUEUED]),
+        await _dependencies(store, [run for run in waiting if run.waiting_for == WaitingFor.DEPENDENCIES]),
+        names_others,
+    )
+
+
+def _with_wait(run: RunRecord, around: Around) -> RunRecord:
+    found = wait_of(waiting_run(run), around)
+    if found is None:
+        return replace(run, waiting_for=None, waiting_detail=None)
+    return replace(run, waiting_for=found.reason, waiting_detail=found.detail)
+
+
+def waiting_run(run: RunRecord) -> WaitingRun:
+    given = {} if run.requires is None else {"requires": run.requires}
+    return WaitingRun(
+        run.run_id,
+        run.job_name,
+        run.state,
+        run.waiting_for,
+        run.not_before,
+        run.chosen_time,
+        retry_count=run.retry_count,
+        error=run.error,
+        **given,
+    )
+
+
+async def _ahead(store: Readable, queued: Sequence[RunRecord]) -> dict[str, list[Holder]]:
+    """By run: the runs of its job that were created before it and have not ended."""
+    found: dict[str, list[Holder]] = {}
+    for name in list(dict.fromkeys(run.job_name for run in queued))[:MOST_JOBS]:
+        active = await store.runs(job=name, active=True, limit=LOOKED_AT)
+        places = {run.run_id: place for place, run in enumerate(active)}
+        for run in queued:
+            if run.job_name == name and run.run_id in places:
+                # The newest comes first.
+                older = active[places[run.run_id] + 1 :]
+                found[run.run_id] = [_holder(each) for each in reversed(older)]
+    return found
+
+
+async def _dependencies(store: Readable, waiting: Sequence[RunRecord]) -> dict[str, dict[str, RunState | None]]:
+    """By run: the latest run of each dependency that counts for it."""
+    found: dict[str, dict[str, RunState | None]] = {}
+    names = sorted({run.job_name for run in waiting})[:MOST_JOBS]
+    schedules = {job.name: job.schedule for job in await store.jobs(names)} if names else {}
+    known: dict[str, Sequence[RunRecord]] = {}
+    for run in waiting:
+        schedule = schedules.get(run.job_name)
+        if schedule is None or run.requires is None:
+            continue
+        try:
+            window = dependency_window(schedule, run.scheduled_time)
+        except HoraeError:
+            continue  # a custom schedule that this process cannot ask
+        latest: dict[str, RunState | None] = {}
+        for name in run.requires.depends_on:
+            if name not in known:
+                known[name] = await store.runs(job=name, limit=LOOKED_AT)
+            latest[name] = _latest(known[name], window.after, window.until)
+        found[run.run_id] = latest
+    return found
+
+
+def _latest(runs: Iterable[RunRecord], after: datetime | None, until: datetime) -> RunState | None:
+    within = [run for run in runs if run.scheduled_time <= until and (after is None or run.scheduled_time > after)]
+    return max(within, key=lambda run: run.scheduled_time).state if within else None
+
+
+def _holder(run: RunRecord) -> Holder:
+    return Holder(run.run_id, run.job_name, run.state)

@@ -1,0 +1,219 @@
+"""What a run that has not started waits for, and what exactly: one closed set for every surface.
+
+The transaction that decides it stores `retry`, `window`, `dependencies` and `registration` with the run. Everything
+else follows from nodes, pools and other runs, so it is derived when the run is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from horae.core.instant import rfc3339
+from horae.core.lifecycle import RunState
+from horae.core.needs import told
+from horae.errors import shown
+
+MOST_NAMED = 3
+"""Runs that a detail names; of the others it gives the number."""
+LONGEST_ERROR = 200
+
+
+class WaitingFor(StrEnum):
+    """Why a run has not started, in the order in which the reasons are looked for."""
+
+    PREVIOUS_RUN = "previous_run"
+    """A run of the same job comes first (queue, coalesce, replace)."""
+    WINDOW = "window"
+    """The time chosen within its window."""
+    RETRY = "retry"
+    """The time of its next attempt."""
+    DEPENDENCIES = "dependencies"
+    """Runs of other jobs that have not completed."""
+    REGISTRATION = "registration"
+    """The task that a declarative scheduler no longer registers."""
+    RESCHEDULED = "rescheduled"
+    """The time that it was moved to."""
+    NODE = "node"
+    """A node: none is alive."""
+    HANDLER = "handler"
+    """A handler, or another ability, that no live node has."""
+    POOL = "pool"
+    """A place in its pool."""
+    CAPACITY = "capacity"
+    """A place on a node that can run it, or one of the runs that its job may have at once."""
+    OWNER_LIMIT = "owner_limit"
+    SANDBOX = "sandbox"
+    QUORUM = "quorum"
+    LEADER = "leader"
+    SHARD = "shard"
+    SECRET = "secret"  # noqa: S105 - the word, and no secret
+
+
+class Wait(NamedTuple):
+    """The reason, and in a sentence's end what is waited for: "the pool db is full (2 of 2: …)"."""
+
+    reason: WaitingFor
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What the version that a run was created under asks for before the run may start."""
+
+    handlers: frozenset[str] = frozenset()
+    """In the words of `core.needs`."""
+    pool: str | None = None
+    max_concurrent: int | None = None
+    depends_on: tuple[str, ...] = ()
+
+
+class Holder(NamedTuple):
+    """A run that another one waits for."""
+
+    run_id: str
+    job: str
+    state: RunState
+
+    def __str__(self) -> str:
+        return f"{self.run_id} of {self.job}, {self.state}"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNode:
+    """A node that is alive. `handlers` is None where it has not reported all of them, `free` where it has not said how
+    many runs it takes at once."""
+
+    name: str
+    handlers: frozenset[str] | None = None
+    free: int | None = None
+
+    def can_run(self, requires: Requirements) -> bool:
+        return self.handlers is None or requires.handlers <= self.handlers
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """How many runs a pool lets run at once, and those that do."""
+
+    limit: int
+    holders: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRun:
+    """A run as far as its waiting is concerned. `stored` is the reason that the catalog has."""
+
+    run_id: str
+    job: str
+    state: RunState
+    stored: str | None
+    not_before: datetime | None
+    chosen_time: datetime
+    requires: Requirements = Requirements()
+    retry_count: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is around a waiting run. `names_others`: whether the reader may know other jobs by name."""
+
+    now: datetime
+    nodes: Sequence[LiveNode] = ()
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    running: Mapping[str, Sequence[Holder]] = field(default_factory=dict)
+    """By job: its runs that are RUNNING."""
+    ahead: Mapping[str, Sequence[Holder]] = field(default_factory=dict)
+    """By run: runs of the same job that it lines up behind."""
+    dependencies: Mapping[str, Mapping[str, RunState | None]] = field(default_factory=dict)
+    """By run: the latest run of each dependency that counts, None where there is none yet."""
+    names_others: bool = True
+
+
+def wait_of(run: WaitingRun, around: Around) -> Wait | None:
+    """What a run waits for; None where nothing keeps it, and a node is about to claim it."""
+    if run.state is RunState.QUEUED:
+        behind = around.ahead.get(run.run_id, ())
+        return Wait(WaitingFor.PREVIOUS_RUN, _named(behind, around) or "the run of its job before it")
+    if run.state is not RunState.PENDING:
+        return None
+    is_due = run.not_before is not None and run.not_before <= around.now
+    if run.stored == WaitingFor.DEPENDENCIES:
+        return Wait(WaitingFor.DEPENDENCIES, _dependencies(run, around))
+    if run.stored == WaitingFor.REGISTRATION:
+        return Wait(WaitingFor.REGISTRATION, "its task is not registered; initialize() with it goes on with the run")
+    if not is_due:
+        return _time(run)
+    return lacking_node(run.requires, around.nodes) or _full(run, around)
+
+
+def lacking_node(requires: Requirements, nodes: Sequence[LiveNode]) -> Wait | None:
+    """Why no live node could run this however much room there is; None where one can."""
+    if not nodes:
+        return Wait(WaitingFor.NODE, "no node is alive")
+    if any(node.can_run(requires) for node in nodes):
+        return None
+    had = frozenset[str]().union(*(node.handlers or () for node in nodes))
+    missing = sorted(requires.handlers - had)
+    if missing:
+        return Wait(WaitingFor.HANDLER, f"no live node {', none '.join(told(need)[0] for need in missing)}")
+    parts = ", ".join(shown(need.strip()) for need in sorted(requires.handlers))
+    return Wait(WaitingFor.HANDLER, f"no live node has all of {parts}: each is on another one")
+
+
+def _time(run: WaitingRun) -> Wait:
+    at = run.not_before or run.chosen_time
+    if run.stored == WaitingFor.RETRY:
+        after = "" if run.error is None else f", after {_short(run.error)}"
+        return Wait(WaitingFor.RETRY, f"retry {run.retry_count + 1} at {rfc3339(at)}{after}")
+    if run.stored == WaitingFor.WINDOW:
+        return Wait(WaitingFor.WINDOW, f"{rfc3339(at)}, chosen within its window")
+    return Wait(WaitingFor.RESCHEDULED, f"not before {rfc3339(at)}")
+
+
+def _full(run: WaitingRun, around: Around) -> Wait | None:
+    """Why there is no room for a run that a node could run."""
+    requires = run.requires
+    pool = None if requires.pool is None else around.pools.get(requires.pool)
+    if pool is not None and len(pool.holders) >= pool.limit:
+        held = _named(pool.holders, around)
+        taken = f"{len(pool.holders)} of {pool.limit}" + (f": {held}" if held else "")
+        return Wait(WaitingFor.POOL, f"the pool {shown(requires.pool)} is full ({taken})")
+    running = around.running.get(run.job, ())
+    if requires.max_concurrent is not None and len(running) >= requires.max_concurrent:
+        said = f"{run.job} runs {len(running)} of {requires.max_concurrent} at once ({_named(running, around)})"
+        return Wait(WaitingFor.CAPACITY, said)
+    able = [node for node in around.nodes if node.can_run(requires)]
+    if all(node.free is not None and node.free <= 0 for node in able):
+        names = ", ".join(sorted(node.name for node in able)[:MOST_NAMED])
+        more = "" if len(able) <= MOST_NAMED else f" and {len(able) - MOST_NAMED} more"
+        return Wait(WaitingFor.CAPACITY, f"every node that can run it is full ({names}{more})")
+    return None
+
+
+def _dependencies(run: WaitingRun, around: Around) -> str:
+    latest = around.dependencies.get(run.run_id) or dict.fromkeys(run.requires.depends_on)
+    unmet = {name: state for name, state in sorted(latest.items()) if state is not RunState.COMPLETED}
+    if not unmet:
+        return "its dependencies are looked at again shortly"
+    if not around.names_others:
+        return f"{len(unmet)} of its dependencies"
+    return ", ".join(f"{name} ({'no run yet' if state is None else state})" for name, state in unmet.items())
+
+
+def _named(runs: Iterable[Holder], around: Around) -> str:
+    """The first few runs; nothing where the reader may not know them."""
+    found = list(runs)
+    if not found or not around.names_others:
+        return ""
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return "; ".join(str(each) for each in found[:MOST_NAMED]) + more
+
+
+def _short(error: str) -> str:
+    line = error.strip().partition("\n")[0]
+    return line if len(line) <= LONGEST_ERROR else f"{line[: LONGEST_ERROR - 1]}…"
