@@ -185,10 +185,12 @@ class ResultDropped(NamedTuple):
 
 
 class HandlerMissing(NamedTuple):
-    """Emitted when a job names a callable that this node does not have."""
+    """Emitted when no live node has what a job needs: a handler, by its name, or another ability. `why` says what kept
+    this node from having it, or what would give it one."""
 
     job: str
     handler: str
+    why: str = ""
 
 
 class DefinitionsRegistered(NamedTuple):

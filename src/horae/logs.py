@@ -16,6 +16,7 @@ from json import JSONEncoder
 from typing import Any, NamedTuple, TextIO
 
 import horae.events as events
+from horae.core.needs import told as need_in_words
 from horae.errors import told
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
@@ -97,7 +98,9 @@ _TELLING: Mapping[type, _Told] = {
         _RUNS, WARNING, lambda e: f"{e.job}/{e.task}: return value not kept{_because(e.reason)} ({e.run_id})"
     ),
     events.HandlerMissing: _Told(
-        _RUNS, WARNING, lambda e: f"{e.job} cannot run on this node: it has no task {_line(e.handler)}"
+        _RUNS,
+        WARNING,
+        lambda e: f"{e.job} cannot run: no live node {need_in_words(e.handler)[0]}. {_line(e.why)}".rstrip(),
     ),
     events.DefinitionsRegistered: _Told(
         _ENGINE, INFO, lambda e: f"jobs registered: {e.created} new, {e.changed} changed, {e.unchanged} as they were"

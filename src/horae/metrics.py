@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
@@ -66,7 +66,7 @@ _PLAIN: tuple[tuple[str, type, str, str], ...] = (
     ("scheduler_threads_freed_total", events.RunFreed, "", "Threads left behind that have ended after all."),
     ("scheduler_hook_failures_total", events.HookFailed, "", "Hooks that raised."),
     ("scheduler_results_dropped_total", events.ResultDropped, "", "Return values that could not be kept."),
-    ("scheduler_handlers_missing_total", events.HandlerMissing, "", "Times a job's callable was not to be had here."),
+    ("scheduler_handlers_missing_total", events.HandlerMissing, "", "Times no live node had what a job needs."),
     ("scheduler_loop_errors_total", events.LoopFailed, "", "Unexpected errors in the engine's loops."),
     ("scheduler_heartbeats_late_total", events.HeartbeatLate, "", "Heartbeats that came too late."),
     ("scheduler_expulsions_total", events.NodeExpelled, "", "Times others declared this node dead."),
@@ -87,6 +87,12 @@ FAMILIES = (
     Family("scheduler_queue_depth", "gauge", (), "Runs that are due and that no node has taken yet."),
     Family("scheduler_jobs_paused_total", "gauge", (), "Jobs that are paused."),
     Family("scheduler_catalog_runs", "gauge", ("state",), "Runs in the catalog that have not ended, over all nodes."),
+    Family(
+        "scheduler_runs_waiting",
+        "gauge",
+        ("reason",),
+        "Runs that have not started, by what they wait for; of very many, the newest 1,000 in each state.",
+    ),
     Family("scheduler_catalog_jobs", "gauge", ("state",), "Jobs in the catalog."),
     Family("scheduler_slots", "gauge", (), "How many runs this node takes on at once; 0 when it has stopped."),
     Family("scheduler_store_up", "gauge", (), "Whether the catalog can be reached: 1 or 0."),
@@ -164,6 +170,7 @@ class Metrics:
         self._failed = self._slots = self._tasks = 0
         self._store_up: int | None = None
         self._totals: Totals | None = None
+        self._waiting: dict[str, int] = {}
 
     def attach(self, stream: events.Stream) -> Callable[[], None]:
         """Counts the stream's events from now on, until the answer is called. Attached twice, it counts twice."""
@@ -192,9 +199,11 @@ class Metrics:
 
         return detach
 
-    def set_totals(self, totals: Totals | None) -> None:
-        """What the catalog holds now; None where it cannot be read, so that nothing old is shown as if it were now."""
+    def set_totals(self, totals: Totals | None, waiting: Mapping[str, int] | None = None) -> None:
+        """What the catalog holds now, and how many runs wait for what; None where it cannot be read, so that nothing
+        old is shown as if it were now."""
         self._totals = totals
+        self._waiting = dict(waiting or {})
 
     def render(self) -> str:
         """All metrics in Prometheus' text exposition format, version 0.0.4 (CONTENT_TYPE)."""
@@ -298,7 +307,7 @@ class Metrics:
             self._slots = 0
 
     def _on_store_lost(self, event: events.StoreLost) -> None:
-        self._store_up, self._totals = 0, None
+        self._store_up, self._totals, self._waiting = 0, None, {}
 
     def _on_store_found(self, event: events.StoreFound) -> None:
         self._store_up = 1
@@ -339,6 +348,7 @@ class Metrics:
             "scheduler_runs_skipped_total": _split(((key, each.skips) for key, each in jobs), None),
             "jobs_failed_total": [((), self._failed)],
             **_catalog_series(self._totals),
+            "scheduler_runs_waiting": [((reason,), count) for reason, count in sorted(self._waiting.items())],
             **{name: [((), value)] for name, value in plain.items()},
         }
         for family in FAMILIES:

@@ -60,7 +60,7 @@ def test_the_names_and_labels_that_were_promised_are_these() -> None:
 
 def test_a_page_with_every_event_on_it_keeps_to_the_format() -> None:
     metrics = Metrics()
-    metrics.set_totals(CatalogTotals())
+    metrics.set_totals(CatalogTotals(), {"handler": 2})
     page = counted(*(each for each in SAMPLES if type(each) is not StoreLost), metrics=metrics)
     named = {family.name for family in FAMILIES} - {"scheduler_recovery_runs_total"}
     assert {name for name, _ in page.samples} >= {name for name in named if page.kinds[name] != "histogram"}
@@ -284,8 +284,10 @@ def test_what_is_seldom_is_counted_too(name: str, amount: int) -> None:
 def test_what_the_catalog_holds_is_shown_once_somebody_has_looked() -> None:
     metrics = Metrics()
     assert counted(metrics=metrics).series("scheduler_queue_depth") == {}
-    metrics.set_totals(CatalogTotals())
+    metrics.set_totals(CatalogTotals(), {"handler": 2, "pool": 1})
     page = counted(metrics=metrics)
+    waits = {dict(labels)["reason"]: count for labels, count in page.series("scheduler_runs_waiting").items()}
+    assert waits == {"handler": 2, "pool": 1}
     assert page.value("scheduler_jobs_in_queue_total") == 8
     assert page.value("scheduler_queue_depth") == 5
     assert page.value("scheduler_jobs_paused_total") == 2
@@ -299,5 +301,6 @@ def test_what_the_catalog_holds_is_shown_once_somebody_has_looked() -> None:
 
 def test_old_totals_are_not_shown_while_the_catalog_is_lost() -> None:
     metrics = Metrics()
-    metrics.set_totals(CatalogTotals())
-    assert counted(StoreLost("gone"), metrics=metrics).series("scheduler_queue_depth") == {}
+    metrics.set_totals(CatalogTotals(), {"pool": 1})
+    page = counted(StoreLost("gone"), metrics=metrics)
+    assert page.series("scheduler_queue_depth") == page.series("scheduler_runs_waiting") == {}

@@ -62,6 +62,24 @@ def test_health_is_red_when_a_slot_is_due_and_nobody_decides(tmp_path: Path) -> 
             assert client.get("/readyz").status_code == 200
 
 
+def test_health_is_degraded_and_says_why_while_a_run_waits_for_a_handler_that_no_node_has(tmp_path: Path) -> None:
+    with serving(f"sqlite:///{tmp_path}/horae.db") as served, served.client() as client:
+        text = "CREATE JOB report SCHEDULE = EVERY '1h' AS PYTHON 'reports.nightly'; EXECUTE JOB report"
+        assert client.post(f"{PREFIX}/sql", json={"text": text}).status_code == 200
+        found = eventually(lambda: next((r for r in [client.get("/healthz")] if r.json()["status"] != "ok"), None))
+        told = found.json()
+        assert (found.status_code, told["status"], told["reasons"]) == (200, "degraded", ["1 run waiting for handler"])
+        (waits,) = told["details"]["waiting"]
+        assert (waits["job"], waits["for"]) == ("report", "handler")
+        assert waits["detail"] == 'no live node has the task "reports.nightly"'
+        assert 'scheduler_runs_waiting{reason="handler"} 1' in client.get("/metrics").text
+        (run,) = client.get(f"{PREFIX}/runs?job=report").json()["runs"]
+        assert (run["waiting_for"], run["waiting_detail"]) == (waits["for"], waits["detail"])
+        page = client.get(f"/runs/{run['run_id']}")
+        assert "waits for handler: no live node has the task" in page.text
+        assert client.get("/readyz").status_code == 200
+
+
 def test_health_is_red_when_the_engine_failed_and_not_ready_while_it_stops(tmp_path: Path) -> None:
     async def verdicts() -> list[tuple[str, int, int]]:
         app = Horae(f"sqlite:///{tmp_path}/horae.db")
@@ -95,6 +113,9 @@ def test_a_flood_of_health_checks_asks_the_catalog_once_a_second(
         async def overdue(self, grace: Any) -> Overdue:
             asked.append(grace.total_seconds())
             return Overdue(datetime.now(UTC))
+
+        async def runs(self, **asked: Any) -> tuple[()]:
+            return ()
 
     async def look() -> None:
         async def store() -> Any:

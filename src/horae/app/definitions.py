@@ -10,22 +10,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack, overload
 
+from horae.app.beside import handler_beside
 from horae.app.builder import Function, JobBuilder, Policies, check_isolation, names
 from horae.app.jobfiles import TWICE, FileJobs, check_apart, read_krontab, read_toml
 from horae.app.operations import Operations
 from horae.control.commands import Commands, Definer
 from horae.control.service import Kept, Service
+from horae.control.waiting import live
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec, TaskSpec, parse_settings
 from horae.core.needs import needs
 from horae.engine.engine import Engine
 from horae.engine.hooks import Hook, Hooks
 from horae.engine.registry import Registry
+from horae.engine.tuning import Tuning
 from horae.errors import InvalidDefinition, InvalidPolicy, TaskNotFound, shown
 from horae.events import (
     AttemptEnded,
     DefinitionsRegistered,
     DefinitionsReplaced,
+    HandlerMissing,
     HookFailed,
     LoopFailed,
     StoreLost,
@@ -40,12 +44,14 @@ NAMED = 5
 """Jobs that are named where many were changed."""
 """How long a running app waits for more before it writes definitions that a notebook adds."""
 _log = logging.getLogger("horae.engine")
+Finder = Callable[[str], Callable[..., Any] | None]
 
 
 class Definitions(Operations):
     """Everything that is defined in code. It is written when the app starts, or soon where it runs already."""
 
     events: Stream
+    tuning: Tuning
 
     def __init__(self, namespace: str, defaults: Mapping[str, Any] | None) -> None:
         self.namespace = checked_name(namespace, "namespace")
@@ -178,7 +184,8 @@ class Definitions(Operations):
         await self.written()
         defined = await self.home.call(define)
         self.files = {each.file.absolute(): each for each in found}
-        self._learn(needed_by(specs))
+        self.registry.learn(needed_by(specs))
+        await self.home.call(lambda store: self._report_missing(store, specs))
         counts = Counter(each.change for each in defined)
         self.events.emit(DefinitionsRegistered(counts["created"], counts["changed"], counts["unchanged"]))
         return defined
@@ -279,10 +286,36 @@ class Definitions(Operations):
     def _in_files(self) -> list[JobSpec]:
         return [spec for each in self.files.values() for spec in each.specs]
 
+    def _find_handler(self, allowed: Finder | None) -> Finder:
+        """Finds handlers that nobody registered: those under the modules that are `allowed`, and those that lie beside
+        the job file that names them."""
+
+        def find(name: str) -> Callable[..., Any] | None:
+            found = None if allowed is None else allowed(name)
+            if found is not None:
+                return found
+            file = next((each.file for each in self.files.values() if each.is_target and name in each.handlers), None)
+            return None if file is None else handler_beside(file, name)
+
+        return find
+
     def _learn(self, needed: Iterable[str]) -> None:
         """Imports what jobs need and this node may import; what should be there and is not is said."""
         for reason in self.registry.learn(needed).values():
             _log.warning("a job needs what this node should have: %s", reason)
+
+    async def _report_missing(self, store: Kept, specs: Sequence[JobSpec]) -> None:
+        """Tells of jobs whose handlers neither this node nor another live one has: their runs will wait."""
+        lacking = {spec.name: needed_by([spec]) - self.registry.names for spec in specs}
+        lacking = {name: needed for name, needed in lacking.items() if needed}
+        if not lacking:
+            return
+        elsewhere = {each for node in live(await store.nodes()) for each in node.details.get("handlers", ())}
+        for name, needed in lacking.items():
+            for need in sorted(needed - elsewhere):
+                self.events.emit(HandlerMissing(name, need, self.registry.why_missing(need)))
+            for need in sorted(needed & elsewhere & self.registry.failed):
+                _log.warning("%s runs on other nodes only: %s", name, self.registry.why_missing(need))
 
     async def _learn_all(self, store: Kept) -> None:
         """What the catalog's jobs need; of very many, the first. The rest is learned when their runs wait for it."""
@@ -332,9 +365,10 @@ class Definitions(Operations):
             await store.register_procedures({name: name for name in self.registry.procedures})
         specs = [builder.spec() for builder in self._builders.values() if self.engine is None or builder.has_tasks]
         specs += self._in_files()
-        self._learn(needed_by(specs))
-        if self.engine is None and self.registry.can_import:
+        self.registry.learn(needed_by(specs))
+        if self.engine is None and self.tuning.modules:
             await self._learn_all(store)
+        await self._report_missing(store, specs)
         if len(specs) > DEFINED_AT_ONCE:
             specs = in_order(specs)
         for index in range(0, len(specs), DEFINED_AT_ONCE):

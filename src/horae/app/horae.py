@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from types import TracebackType
@@ -18,6 +19,7 @@ from horae.app.stores import make_store, ready
 from horae.app.ticker import Ticker
 from horae.app.tools import Toolbox, configured
 from horae.config import Configuration
+from horae.control.waiting import waiting_now
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.ids import checked_name
 from horae.core.policy import chosen
@@ -70,7 +72,7 @@ class Horae(Definitions):
         self.configuration = configuration
         self.toolbox = Toolbox(configuration)
         self.tuning = parse_tuning({**configuration.scheduler, **self._given})
-        self.registry.imports(callables(self.tuning.modules))
+        self.registry.imports(self._find_handler(callables(self.tuning.modules)))
 
     def adjust(
         self,
@@ -224,7 +226,9 @@ class Horae(Definitions):
     async def scrape(self) -> str:
         """The metrics as Prometheus reads them, with the catalog's totals of this moment."""
         try:
-            self.metrics.set_totals(await self.home.call(lambda store: store.totals()))
+            totals = await self.home.call(lambda store: store.totals())
+            waiting = await self.home.call(waiting_now)
+            self.metrics.set_totals(totals, Counter(str(run.waiting_for or "claim") for run in waiting))
         except StoreError:
             # What this node counted itself is worth reading all the same, then most of all.
             self.metrics.set_totals(None)

@@ -31,6 +31,14 @@ class FileJobs:
     """The jobs whose state the file says."""
     namespaces: frozenset[str] = frozenset({"default"})
     """Those that the file speaks for."""
+    is_target: bool = False
+    """Whether the operator named the file, or its folder, on the command line: then what lies beside it is trusted."""
+
+    @property
+    def handlers(self) -> frozenset[str]:
+        """The Python handlers that the file names."""
+        tasks = (task for spec in self.specs for task in spec.tasks)
+        return frozenset(task.handler or task.name for task in tasks if task.kind == "PYTHON")
 
 
 def read_file(path: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,10 @@ class Loaded:
 
     def read(self) -> tuple[FileJobs, ...]:
         """Every file as it is now, those too that the app's code names. Raises what is wrong with the first bad one."""
-        paths = {path.absolute(): path for path in (*self._own, *files_of(self._places))}
-        return tuple(read_jobs_of(path, self.app.namespace) for path in paths.values())
+        targets = {path.absolute(): path for path in files_of(self._places)}
+        paths = {path.absolute(): path for path in self._own} | targets
+        read = (replace(read_jobs_of(path, self.app.namespace), is_target=at in targets) for at, path in paths.items())
+        return tuple(read)
 
     async def reload(self) -> Reloaded:
         """Reads all files again and defines what they say, all of it or nothing."""

@@ -13,7 +13,7 @@ from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import Bounded, Queue
 from horae.core.schedule import Schedule
 from horae.core.succession import Stage, stage_at
-from horae.core.waiting import LiveNode, WaitingFor, lacking_node
+from horae.core.waiting import STUCK, LiveNode, lacking_node
 from horae.core.zone import zone
 from horae.store.port import JobRecord, RunRecord
 
@@ -25,8 +25,6 @@ _OVERLAPS = {
     "replace": "they would be cancelled, and the new run start after them",
 }
 Line = tuple[str, str]
-_STUCK = frozenset({WaitingFor.NODE, WaitingFor.HANDLER, WaitingFor.REGISTRATION})
-"""Waits that time alone does not end."""
 
 
 def explain_job(
@@ -144,7 +142,7 @@ def _verdict(
     lacking = lacking_node(job.definition.requirements, nodes)
     if lacking is not None:
         return f"does not start at {rfc3339(chosen)} as things are: it waits for {lacking.reason}, {lacking.detail}"
-    stuck = next((run for run in active if run.waiting_for in _STUCK), None)
+    stuck = next((run for run in active if run.waiting_for in STUCK), None)
     if stuck is not None and job.definition.settings.overlap != "allow":
         told = f"{stuck.run_id} comes first, and waits for {stuck.waiting_for}: {stuck.waiting_detail}"
         return f"does not start at {rfc3339(chosen)} as things are: {told}"

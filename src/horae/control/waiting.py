@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from horae.core.dependency import dependency_window
 from horae.core.lifecycle import RunState
-from horae.core.waiting import Around, Holder, LiveNode, Pool, WaitingFor, WaitingRun, wait_of
+from horae.core.waiting import STUCK, Around, Holder, LiveNode, Pool, WaitingFor, WaitingRun, wait_of
 from horae.errors import HoraeError
 from horae.store.board import Board
 from horae.store.port import NodeRecord, RunRecord, Store
@@ -28,6 +28,13 @@ _WAITING = frozenset({RunState.PENDING, RunState.QUEUED})
 
 class Readable(Store, Vault, Board, Protocol):
     """A catalog that can be looked at."""
+
+
+class StuckRun(NamedTuple):
+    run_id: str
+    job: str
+    reason: str
+    detail: str
 
 
 def live(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
@@ -67,6 +74,22 @@ async def with_waits(store: Readable, runs: Sequence[RunRecord], *, names_others
         return list(runs)
     around = await look_around(store, waiting, names_others=names_others)
     return [_with_wait(run, around) if run.state in _WAITING else run for run in runs]
+
+
+async def waiting_now(store: Readable) -> list[RunRecord]:
+    """The newest runs that have not started, LOOKED_AT at most of each state, with what they wait for."""
+    pending = await store.runs(state=RunState.PENDING, limit=LOOKED_AT)
+    queued = await store.runs(state=RunState.QUEUED, limit=LOOKED_AT)
+    return await with_waits(store, (*pending, *queued))
+
+
+async def stuck_now(store: Readable) -> list[StuckRun]:
+    """Runs that wait for what somebody has to bring about."""
+    return [
+        StuckRun(run.run_id, run.job_name, run.waiting_for, run.waiting_detail or "")
+        for run in await waiting_now(store)
+        if run.waiting_for in STUCK and run.waiting_for is not None
+    ]
 
 
 async def look_around(store: Readable, waiting: Sequence[RunRecord], *, names_others: bool = True) -> Around:

@@ -59,7 +59,8 @@ def told(need: str) -> tuple[str, str]:
     if not need.endswith(" "):
         hint = "Deploy the code that has it, or drop the job."
         if ":" in need or "." in need:
-            hint = "Deploy the code that has it, or let a node import it (modules in [scheduler]), or drop the job."
+            module = need.partition(":")[0] if ":" in need else need.rpartition(".")[0]
+            hint = f'Deploy the code that has it, or let a node import it: modules = ["{module}"] under [scheduler].'
         return f"has the task {shown(need)}", hint
     if need == EXTERNAL:
         return "may start programs", "Set enabled = true under [external] in a node's configuration."

@@ -53,6 +53,10 @@ class WaitingFor(StrEnum):
     SECRET = "secret"  # noqa: S105 - the word, and no secret
 
 
+STUCK = frozenset({WaitingFor.NODE, WaitingFor.HANDLER, WaitingFor.REGISTRATION, WaitingFor.SANDBOX})
+"""Waits that neither time nor the end of other runs ends: somebody has to do something."""
+
+
 class Wait(NamedTuple):
     """The reason, and in a sentence's end what is waited for: "the pool db is full (2 of 2: …)"."""
 

@@ -140,8 +140,7 @@ class Engine:
             self._begin("keeper", self.keeper.watch())
             self._begin("sweep", self.keeper.sweep())
             self._begin("retention", self.keeper.retain())
-            if self._registry.can_import:
-                self._begin("learning", self.learner.run(self.dispatcher.stir))
+            self._begin("learning", self.learner.run(self.dispatcher.stir))
         self._begin("completer", self.completer.run())
         self._begin("dispatcher", self.dispatcher.run(self.keeper))
         self._stream.emit(EngineStarted(str(self.node), self._name, totals.jobs_enabled, self.ledger.slots))

@@ -1,25 +1,26 @@
-"""Learning: callables that nobody registered, imported by their path once runs wait for them.
+"""Learning: handlers that nobody registered, imported by their path once runs wait for them.
 
 A node asks for runs by the names of what it has. Jobs that others define while it runs, by SQL or over HTTP, may name
-what it could import: the runs that wait show which.
+what it could import: the runs that wait show which. Where no live node has what a run waits for, that is told once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from horae.core.lifecycle import RunState
 from horae.engine.parts import Part, Shared
 from horae.engine.wakeup import Alarm
 from horae.errors import StoreError
+from horae.events import HandlerMissing
 from horae.store.port import RunRecord
 
 SPACING = 1.0
 """Seconds between two looks, at the least."""
 LOOKED_AT = 1000
-MOST_SEEN = 100_000
+MOST_TOLD = 100_000
 _log = logging.getLogger("horae.engine")
 
 
@@ -29,7 +30,7 @@ class Learner(Part):
     def __init__(self, shared: Shared, *, inline: bool) -> None:
         super().__init__(shared)
         self._inline = inline
-        self._seen: set[tuple[str, int]] = set()
+        self._told: set[tuple[str, str]] = set()
         self.alarm = Alarm(self._loop)
 
     def stir(self) -> None:
@@ -51,21 +52,38 @@ class Learner(Part):
         """Whether there is something new that this node has."""
         now = await self._store.now()
         waiting = await self._store.runs(state=RunState.PENDING, limit=LOOKED_AT)
-        news = {(run.job_name, run.version) for run in waiting if _is_due(run, now.timestamp())} - self._seen
-        if not news:
-            return False
-        if len(self._seen) > MOST_SEEN:
-            self._seen.clear()
-        self._seen |= news
-        jobs = await self._store.jobs(sorted({name for name, _ in news}))
-        needed = {need for job in jobs for need in job.definition.handlers} - self._registry.names
-        if not needed:
-            return False
+        due = [run for run in waiting if _is_due(run, now.timestamp())]
+        needed = {need for run in due for need in _requires(run)} - self._registry.names
         before = self._registry.names
-        failed = self._registry.learn(needed) if self._inline else await asyncio.to_thread(self._registry.learn, needed)
-        for reason in failed.values():
-            _log.warning("a job waits for what this node should have: %s", reason)
+        fresh = needed - self._registry.failed
+        if fresh:
+            failed = (
+                self._registry.learn(fresh) if self._inline else await asyncio.to_thread(self._registry.learn, fresh)
+            )
+            for reason in failed.values():
+                _log.warning("a job waits for what this node should have: %s", reason)
+        if needed - self._registry.names:
+            await self._tell(due)
         return self._registry.names != before
+
+    async def _tell(self, due: Sequence[RunRecord]) -> None:
+        """Tells, once for each job, of what its runs wait for and no live node has."""
+        lacking = {(run.job_name, need) for run in due for need in _requires(run) - self._registry.names}
+        news = lacking - self._told
+        if not news:
+            return
+        nodes = [node for node in await self._store.nodes() if node.state == "ALIVE" and not node.lock_free]
+        had = {each for node in nodes for each in node.details.get("handlers", ())}
+        if len(self._told) > MOST_TOLD:
+            self._told.clear()
+        for job, need in sorted(news):
+            if need not in had:
+                self._told.add((job, need))
+                self._stream.emit(HandlerMissing(job, need, self._registry.why_missing(need)))
+
+
+def _requires(run: RunRecord) -> frozenset[str]:
+    return frozenset() if run.requires is None else run.requires.handlers
 
 
 def _is_due(run: RunRecord, now: float) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from horae.core.ids import checked_name
 from horae.core.job import TaskSpec
-from horae.core.needs import procedure_need
+from horae.core.needs import procedure_need, told
 from horae.errors import HoraeError, InvalidDefinition, shown
 
 
@@ -90,8 +90,9 @@ class Registry:
         self._failures.clear()
 
     @property
-    def can_import(self) -> bool:
-        return self._find is not None
+    def failed(self) -> frozenset[str]:
+        """Handlers that could not be imported."""
+        return frozenset(self._failures)
 
     def learn(self, needed: Iterable[str]) -> dict[str, str]:
         """Has those of the callables that can be imported; why others cannot be, where that is news. What has failed is
@@ -105,8 +106,13 @@ class Registry:
                 if function is not None:
                     self.add(name, function)
             except HoraeError as error:
-                failed[name] = self._failures[name] = error.message
+                failed[name] = self._failures[name] = f"{error.message}. {error.hint or ''}".strip()
         return failed
+
+    def why_missing(self, name: str) -> str:
+        """What kept a handler from being imported, and what would allow it."""
+        reason = self._failures.get(name)
+        return told(name)[1] if reason is None else reason
 
     def try_again(self) -> None:
         """What could not be imported may be there by now."""

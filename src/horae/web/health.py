@@ -1,13 +1,16 @@
 """Whether all is well, for load balancers and watchdogs; and the metrics.
 
-`/healthz` is red when an occurrence is overdue and nobody decided about it, when the catalog cannot be reached, and
-when this process' engine has failed: not merely when the process is dead. Whoever asks gets the verdict in general
-words; details are for those who have signed in.
+`/healthz` is red, with status 503, when an occurrence is overdue and nobody decided about it, when the catalog cannot
+be reached, and when this process' engine has failed: not merely when the process is dead. It is degraded, with status
+200, when runs wait for something that neither time nor other runs will give them. Anyone gets the verdict and counts;
+names are for callers who have signed in.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -17,6 +20,7 @@ from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from horae.control.waiting import StuckRun, stuck_now
 from horae.core.access import Privilege
 from horae.errors import HoraeError
 from horae.web.entering import Entrance
@@ -29,7 +33,7 @@ _FRESH = 1.0
 
 
 class Health(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`status` is ok or red; `details` for those who have signed in."""
+    """`status` is ok, degraded or red; `details` for those who have signed in."""
 
     status: str
     reasons: list[str] = field(default_factory=list)
@@ -104,9 +108,32 @@ class Checkup:
                 "unstarted": overdue.unstarted,
                 "oldest_unstarted": _stamp(overdue.oldest_unstarted),
             }
+            if not reasons:
+                stuck = await self._stuck()
+                reasons += [f"{count} waiting for {reason}" for reason, count in _counted(stuck).items()]
+                details["waiting"] = [
+                    {"run": run.run_id, "job": run.job, "for": run.reason, "detail": run.detail}
+                    for run in stuck[:_MOST_NAMED]
+                ]
+                return Health(status="degraded" if reasons else "ok", reasons=reasons, details=details)
         return Health(status="red" if reasons else "ok", reasons=reasons, details=details)
 
+    async def _stuck(self) -> list[StuckRun]:
+        """What cannot be read in time makes nothing red."""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await stuck_now(await self._site.store())
+        except (HoraeError, TimeoutError):
+            return []
 
+
+def _counted(stuck: Sequence[StuckRun]) -> dict[str, str]:
+    """How many runs wait for each thing, in words."""
+    counts = Counter(run.reason for run in stuck)
+    return {reason: f"{count} run{'' if count == 1 else 's'}" for reason, count in sorted(counts.items())}
+
+
+_MOST_NAMED = 20
 _AWAY = "the catalog cannot be reached"
 _FAILED = "the engine of this process has failed"
 
@@ -117,4 +144,4 @@ def _stamp(at: datetime | None) -> str | None:
 
 def _told(found: Health) -> Response:
     body = msgspec.json.encode(found, enc_hook=str)
-    return Response(body, 200 if found.status == "ok" else 503, {"cache-control": "no-store"}, "application/json")
+    return Response(body, 503 if found.status == "red" else 200, {"cache-control": "no-store"}, "application/json")

@@ -1,0 +1,138 @@
+"""Handlers beside the job file that the operator names: usable as they are, unless somebody else can write them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from horae.app.beside import handler_beside
+from horae.app.targets import load_targets
+from horae.errors import TaskNotFound
+from horae.testing.simulation import Simulation
+
+JOBS = """
+[jobs.report]
+every = "1h"
+python = "reports.nightly"
+"""
+CODE = """
+import os
+ran = []
+def nightly():
+    ran.append("nightly")
+def other():
+    ran.append("other")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with jobs.toml and reports.py, elsewhere than where the process works."""
+    before = set(sys.modules)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    found = tmp_path / "jobs"
+    found.mkdir(mode=0o755)
+    (found / "jobs.toml").write_text(JOBS)
+    (found / "reports.py").write_text(CODE)
+    (found / "reports.py").chmod(0o644)
+    yield found
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def starts(target: Path, *, more: str = "") -> list[str]:
+    """The jobs of a target that run within two hours."""
+
+    async def main() -> list[str]:
+        app = load_targets([str(target)], store="sqlite://").app
+        async with Simulation(app) as sim:
+            if more:
+                await app.sql(more)
+            return [each.task for each in await sim.advance("2h")]
+
+    return asyncio.run(main())
+
+
+def test_a_handler_beside_the_target_runs_without_any_setting(folder: Path) -> None:
+    assert starts(folder / "jobs.toml") == ["nightly", "nightly"]
+    assert sys.modules["reports"].ran == ["nightly", "nightly"]
+
+
+def test_a_folder_as_the_target_does_as_well(folder: Path) -> None:
+    assert starts(folder) == ["nightly", "nightly"]
+
+
+@pytest.mark.parametrize("handler", ["reports.other", "reports.os.getcwd", "reports:other"])
+def test_a_definition_that_comes_another_way_gets_nothing_from_beside_the_target(folder: Path, handler: str) -> None:
+    text = f"CREATE JOB intruder SCHEDULE = EVERY '1h' AS PYTHON '{handler}'"
+    assert "intruder" not in str(starts(folder / "jobs.toml", more=text))
+    assert sys.modules["reports"].ran == ["nightly", "nightly"]
+
+
+@pytest.mark.parametrize(("name", "mode"), [("reports.py", 0o666), ("reports.py", 0o664), (".", 0o777), (".", 0o775)])
+def test_code_that_others_can_write_is_not_imported_and_the_log_says_why(
+    folder: Path, name: str, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / name).chmod(mode)
+    with caplog.at_level(logging.WARNING, "horae"):
+        assert starts(folder / "jobs.toml") == []
+    (line,) = {each.getMessage() for each in caplog.records if "cannot run" in each.getMessage()}
+    path = (folder / name).resolve()
+    assert line.startswith('report cannot run: no live node has the task "reports.nightly".')
+    assert f"{path} can be written by other users (mode {mode:o})" in line
+    assert 'modules = ["reports"] under [scheduler]' in line
+    assert "reports" not in sys.modules
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_code_of_another_user_is_not_imported(folder: Path) -> None:
+    os.chown(folder / "reports.py", 12345, 12345)
+    with pytest.raises(TaskNotFound, match="belongs to another user"):
+        handler_beside(folder / "jobs.toml", "reports.nightly")
+
+
+def test_a_module_that_is_not_there_is_told_at_the_start_with_the_setting_that_would_allow_it(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "reports.py").unlink()
+    with caplog.at_level(logging.WARNING, "horae"):
+        assert starts(folder / "jobs.toml") == []
+    lines = [each.getMessage() for each in caplog.records if "cannot run" in each.getMessage()]
+    hint = 'Deploy the code that has it, or let a node import it: modules = ["reports"] under [scheduler].'
+    # At the start, and when a run waits for it.
+    assert lines == [f'report cannot run: no live node has the task "reports.nightly". {hint}'] * 2
+
+
+def test_a_function_that_is_not_there_is_told_with_the_module(folder: Path) -> None:
+    with pytest.raises(TaskNotFound, match='There is no nightely in "reports"'):
+        handler_beside(folder / "jobs.toml", "reports.nightely")
+
+
+def test_a_module_that_is_called_like_one_that_is_loaded_is_refused(folder: Path) -> None:
+    (folder / "json.py").write_text("def dumps(): ...\n")
+    with pytest.raises(TaskNotFound, match="another module is called json here"):
+        handler_beside(folder / "jobs.toml", "json.dumps")
+
+
+def test_a_package_beside_the_target_is_looked_through_for_files_that_others_can_write(folder: Path) -> None:
+    package = folder / "etl"
+    package.mkdir(mode=0o755)
+    (package / "__init__.py").write_text("")
+    (package / "load.py").write_text("def run(): return 1\n")
+    for each in package.iterdir():
+        each.chmod(0o644)
+    found = handler_beside(folder / "jobs.toml", "etl.load.run")
+    assert found is not None
+    assert found() == 1
+    (package / "load.py").chmod(0o646)
+    with pytest.raises(TaskNotFound, match=r"load\.py can be written by other users"):
+        handler_beside(folder / "jobs.toml", "etl.load.run")
