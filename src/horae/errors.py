@@ -73,10 +73,14 @@ Codes and numbers are a contract: they are stored in catalogs and matched by pro
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 from typing import Any, ClassVar
 
 _LONGEST_QUOTE = 120
+_IN_ADDRESS = re.compile(r"([A-Za-z][\w+.-]*://[^\s\"'/@:]*):[^\s\"']*@")
+"""Up to the last @ of the word: a password may have one too."""
+_AS_PARAMETER = re.compile(r"(?i)(password=)(?:'[^']*'|[^\s&\"']+)")
 
 
 def told(value: object) -> str:
@@ -89,9 +93,17 @@ def told(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
+def without_passwords(text: str) -> str:
+    """Text with the passwords of addresses taken out: `postgresql://user:…@host/db`, `password=…`. Every error and log
+    line goes through here, since drivers and users put addresses into their words."""
+    if "://" in text:
+        text = _IN_ADDRESS.sub(r"\1:…@", text)
+    return _AS_PARAMETER.sub(r"\1…", text) if "assword" in text or "ASSWORD" in text else text
+
+
 def shown(value: object) -> str:
     """A value as an error message may show it: quoted, printable, and never longer than a line or two."""
-    text = told(value)
+    text = without_passwords(told(value))
     cut = text[:_LONGEST_QUOTE]
     visible = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
     return f'"{visible}"' if len(text) <= _LONGEST_QUOTE else f'"{visible}…" ({len(text)} characters)'
@@ -112,6 +124,8 @@ class HoraeError(Exception):
         cls.code, cls.number = code or cls.code, number or cls.number
 
     def __init__(self, message: str, *, hint: str | None = None, details: dict[str, Any] | None = None) -> None:
+        message = without_passwords(message)
+        hint = hint and without_passwords(hint)
         super().__init__(message)
         self.message, self.hint = message, hint
         self.details: dict[str, Any] = details or {}
@@ -125,7 +139,7 @@ class HoraeError(Exception):
     def to_dict(self) -> dict[str, Any]:
         """The form every `--json` surface prints: plain values only, absent parts left out."""
         plain = {
-            key: value if isinstance(value, str | int | float | bool | None) else str(value)
+            key: value if isinstance(value, int | float | bool | None) else without_passwords(str(value))
             for key, value in self.details.items()
         }
         shape = {"code": self.code, "number": self.number, "message": self.message, "hint": self.hint, "details": plain}

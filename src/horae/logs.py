@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 
 import horae.events as events
 from horae.core.needs import told as need_in_words
-from horae.errors import told
+from horae.errors import told, without_passwords
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 PREFIX = "horae_"
@@ -276,6 +276,7 @@ def _because(reason: str | None) -> str:
 
 def _line(text: str) -> str:
     """Text of strangers on one line: an error with line breaks must not look like further records."""
+    text = without_passwords(text)
     cut = text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
     if cut.isprintable():
         return cut

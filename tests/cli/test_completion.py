@@ -192,6 +192,35 @@ def test_whatever_is_wrong_nothing_is_said_in_the_middle_of_a_line(words: tuple[
     assert done.code == 1
 
 
+@pytest.mark.parametrize(
+    ("host", "is_sent"),
+    [
+        ("127.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example", False),
+        ("example.com", False),
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("[::1]", True),
+        ("LOCALHOST", True),
+    ],
+)
+def test_a_token_is_offered_to_no_host_that_only_looks_like_this_machine(
+    monkeypatch: pytest.MonkeyPatch, host: str, is_sent: bool
+) -> None:
+    asked: list[str] = []
+
+    class Connection:
+        def __init__(self, host: str, port: int | None, timeout: float) -> None:
+            asked.append(host)
+            raise OSError
+
+    monkeypatch.setattr("http.client.HTTPConnection", Connection)
+    monkeypatch.setenv("HORAE_TOKEN", "a-token")
+    inside("__complete", "jobs", "", "--server", f"http://{host}:8421")
+    assert bool(asked) == is_sent
+
+
 def test_looking_for_names_makes_no_catalog(tmp_path: Path) -> None:
     assert inside("__complete", "jobs", "", "--store", f"sqlite:///{tmp_path / 'none.db'}").out == ""
     assert list(tmp_path.iterdir()) == []

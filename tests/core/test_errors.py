@@ -26,6 +26,7 @@ from horae.errors import (
     StoreUnavailable,
     VersionConflict,
     shown,
+    without_passwords,
 )
 
 CLASSES = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, HoraeError)]
@@ -221,3 +222,46 @@ def nested(depth: int) -> list[Any]:
 @pytest.mark.parametrize("value", [10**5000, nested(100_000), Shy()], ids=["huge number", "deep list", "bad repr"])
 def test_even_a_value_that_cannot_be_printed_is_shown(value: Any) -> None:
     assert 2 < len(shown(value)) < 300
+
+
+# ---- passwords -------------------------------------------------------------------------------------------------------
+
+ADDRESSES = [
+    "postgresql://ann:hunter2@db/horae",
+    "postgresql://ann:hunter2%40@db/horae?sslmode=require",
+    "postgresql://ann:hun@ter2@db/horae",
+    "postgresql://:hunter2@db/horae",
+    "postgresql://db/horae?user=ann&password=hunter2",
+    "host=db user=ann password=hunter2",
+    "host=db user=ann password='hunter2 and more'",
+    "https://ann:hunter2@proxy.example",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_password_in_an_address_is_in_no_error_whatever_its_kind(address: str) -> None:
+    for kind in CLASSES:
+        error = made(kind)
+        if type(error) in {type(each) for each in SPECIAL}:
+            continue
+        error = kind(f"no catalog at {address}, {shown(address)}", hint=f"see {address}", details={"url": address})
+        said = "".join(traceback.format_exception(error)) + repr(error) + json.dumps(error.to_dict())
+        assert not [piece for piece in ("hunter2", "hun@", "ter2") if piece in said], said
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("postgresql://ann:secret@db/horae is away", "postgresql://ann:…@db/horae is away"),
+        ("password=secret host=db", "password=… host=db"),
+        ("http://127.0.0.1:8421/jobs", "http://127.0.0.1:8421/jobs"),
+        ("sqlite:///home/ann@work/horae.db", "sqlite:///home/ann@work/horae.db"),
+        ("mail ann@example.com about password rules", "mail ann@example.com about password rules"),
+    ],
+)
+def test_nothing_but_the_password_is_taken_out(text: str, left: str) -> None:
+    assert without_passwords(text) == left
+
+
+def test_a_password_in_a_value_that_is_cut_is_not_shown() -> None:
+    assert "secret" not in shown("postgresql://ann:" + "secret" * 50 + "@db/horae")

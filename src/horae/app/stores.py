@@ -15,7 +15,7 @@ from horae.store.driver import Driver
 from horae.store.migrating import Migration, catalog_state, migrate, migrations
 from horae.store.sqlite.driver import SqliteDriver
 
-_FORMS = "sqlite:///horae.db, sqlite:////var/lib/horae.db, sqlite:// (memory), postgresql://user:password@host/database"
+_FORMS = "sqlite:///horae.db, sqlite:////var/lib/horae.db, sqlite:// (memory), postgresql://user@host/database"
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,8 +123,14 @@ def _of_server(kind: str, prefix: str, url: str, token: str | None) -> list[str]
 
 def _is_near(host: str) -> bool:
     import os
+    from ipaddress import ip_address
 
-    return host in ("localhost", "::1") or host.startswith("127.") or bool(os.environ.get("HORAE_INSECURE"))
+    if os.environ.get("HORAE_INSECURE") or host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name such as 127.example.com may be anywhere
 
 
 def _of_store(kind: str, prefix: str, url: str) -> list[str]:

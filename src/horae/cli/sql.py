@@ -16,7 +16,7 @@ from horae.ddl.session import READING, Result, Session
 from horae.ddl.statements import AlterUser, CreateSecret, CreateUser
 from horae.ddl.text import split
 from horae.desk.asking import LONGEST_SQL
-from horae.errors import HoraeError, InvalidInput, InvalidStatement
+from horae.errors import HoraeError, InvalidInput, InvalidStatement, without_passwords
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
@@ -192,7 +192,7 @@ def _see_to_the_catalog(catalog: Catalog, screen: Screen, text: str) -> None:
     statements = parse(text)
     if statements and not all(isinstance(each, READING) for each in statements):
         catalog.create()
-        screen.note(f"horae: there was no catalog at {catalog.url}: it is created")
+        screen.note(f"horae: there was no catalog at {without_passwords(catalog.url)}: it is created")
 
 
 def _place(error: HoraeError, text: str) -> None:
