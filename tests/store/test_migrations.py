@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 from uuid import uuid4
 
 import pytest
@@ -99,6 +100,38 @@ def test_many_migrate_at_once_and_each_step_is_done_by_one(empty: Place) -> None
 
     applied = [name for names in asyncio.run(together()) for name in names]
     assert sorted(applied) == sorted([*NAMES, "notes"])
+
+
+def test_nodes_that_start_together_on_an_empty_store_all_find_a_whole_catalog(empty: Place) -> None:
+    """Between two steps of one node another one opens: it used to find a catalog that lacks migrations."""
+    refused: list[str] = []
+
+    async def open_beside() -> None:
+        try:
+            await opened(empty, None, nothing)
+        except SchemaTooOld as error:
+            refused.append(str(error))
+
+    def announce(migration: Migration) -> None:
+        beside = Thread(target=asyncio.run, args=(open_beside(),))
+        beside.start()
+        beside.join()
+
+    async def first() -> None:
+        driver = empty.store().driver
+        await driver.open()
+        await migrate(driver, announce=announce)
+        await driver.close()
+
+    asyncio.run(first())
+    assert refused == []
+
+
+def test_of_several_migrations_all_are_applied_or_none(empty: Place) -> None:
+    broken = replace(NEXT, text="CREATE TABLE sys.notes (note TEXT); CREATE TABLE sys.notes (note TEXT);")
+    with pytest.raises(StoreError):
+        asyncio.run(migrated(empty, (*own(empty), broken)))
+    assert asyncio.run(migrated(empty)) == NAMES
 
 
 def test_a_catalog_of_the_last_release_says_that_it_has_to_be_migrated_and_keeps_its_content(empty: Place) -> None:

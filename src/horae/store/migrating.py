@@ -1,4 +1,4 @@
-"""Migrations: numbered files, applied forward, each in one transaction, all under one lock; the check at every open.
+"""Migrations: numbered files, applied forward, all in one transaction under one lock; the check at every open.
 
 A migration names the oldest release that may still read and write the catalog after it (`-- min_reader: N`, in
 schema numbers), so that the last release goes on running while the new one is rolled out. A release refuses a catalog
@@ -69,15 +69,19 @@ async def migrate(
     known: tuple[Migration, ...] | None = None,
     announce: Callable[[Migration], None] | None = None,
 ) -> tuple[Migration, ...]:
-    """Brings an open driver's catalog up to date; returns what was applied. Many processes may call it at once."""
+    """Brings an open driver's catalog up to date; returns what was applied. Many processes may call it at once.
+
+    All of it is one transaction under one lock: a process that opens the catalog meanwhile waits, and then finds either
+    what was there before or everything.
+    """
     wanted = migrations(driver.dialect) if known is None else known
     applied = []
-    for migration in wanted:
-        async with driver.migration() as migrator:
-            state = await _state(migrator)
-            if state is not None:
-                _check_reader(state, wanted)
-            done = {} if state is None else {number: digest for number, digest, _ in state}
+    async with driver.migration() as migrator:
+        state = await _state(migrator)
+        if state is not None:
+            _check_reader(state, wanted)
+        done = {} if state is None else {number: digest for number, digest, _ in state}
+        for migration in wanted:
             if migration.number in done:
                 if done[migration.number] != migration.digest:
                     raise NotACatalog(
@@ -87,8 +91,9 @@ async def migrate(
                 continue
             await migrator.run(migration.text)
             await migrator.record(migration.number, migration.name, migration.digest, migration.min_reader)
-        applied.append(migration)
-        if announce is not None:
+            applied.append(migration)
+    if announce is not None:
+        for migration in applied:
             announce(migration)
     return tuple(applied)
 
