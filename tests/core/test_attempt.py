@@ -103,7 +103,8 @@ _TASK = re.compile(r"(\w+)=([A-Z]+)(?:/(\w+))?(?:\*(\d+))?(?:@([\d:]+))?")
 
 
 def tasks(text: str) -> list[TaskView]:
-    """Tasks from `name=STATE/strategy*attempts@retry_at`, where all but name and state may be left out."""
+    """Tasks from `name=STATE/strategy*attempts@retry_at`, where all but name and state may be left out. `inherited` is
+    continue, said by the job and not by the task."""
     found = []
     for word in text.split():
         match = _TASK.fullmatch(word)
@@ -114,9 +115,10 @@ def tasks(text: str) -> list[TaskView]:
             TaskView(
                 name,
                 TaskState(state),
-                failure or "fail_fast",
+                "continue" if failure == "inherited" else failure or "fail_fast",
                 int(attempts) if attempts else usual,
                 at(retry_at) if retry_at else None,
+                failure == "continue",
             )
         )
     return found
@@ -171,6 +173,11 @@ def in_words(step: Step) -> str:
         ("parallel", "a=FAILED b=RUNNING cleanup=RUNNING/continue", "cancel b"),
         ("parallel", "a=FAILED b=RUNNING cleanup=PENDING/continue", "start cleanup, cancel b"),
         ("parallel", "a=FAILED cleanup=PENDING/continue*1@10:05", "park until 10:05"),
+        # One that has it from its job is not: a sibling that says fail_fast stops it.
+        ("sequential", "a=FAILED b=PENDING/inherited cleanup=PENDING/continue", "start cleanup, skip b"),
+        ("parallel", "a=FAILED b=RUNNING/inherited c=PENDING/inherited", "cancel b, skip c"),
+        ("parallel", "a=FAILED/retry_on_failure b=RUNNING/inherited", "cancel b"),
+        ("parallel", "a=FAILED/inherited b=RUNNING/inherited c=PENDING/inherited", "start c"),
         # retry_on_failure: as fail_fast, but nobody starts while it is being retried.
         ("sequential", "a=PENDING/retry_on_failure*1@10:05 b=PENDING", "park until 10:05"),
         ("sequential", "a=FAILED/retry_on_failure b=PENDING", "skip b"),
@@ -287,14 +294,14 @@ class Simulation:
             assert view.attempts == self.failures[name] + self.lost[name], "started twice without a retry"
             assert view.retry_at is None or view.retry_at <= self.now
             assert not self.cancelled
-            assert not fatal or view.failure == "continue"
+            assert not fatal or view.is_spared
             retrying = [one.name for one in self.views if one.failure == "retry_on_failure" and self.retries(one)]
             assert view.attempts or not retrying
             if self.mode == "sequential":
                 before = [one for one in self.views[: names.index(name)] if one.name not in step.skip]
                 assert all(one.state in TASK_RUNS.terminal for one in before)
         for name in (*step.cancel, *step.skip):
-            assert self.cancelled or (fatal and self.view(name).failure != "continue")
+            assert self.cancelled or (fatal and not self.view(name).is_spared)
         if self.mode == "sequential":
             assert len(step.start) + sum(view.state is TaskState.RUNNING for view in self.views) <= 1
 
@@ -307,7 +314,7 @@ class Simulation:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["fail_fast", "continue", "retry_on_failure"]),
+            st.sampled_from(["fail_fast", "continue", "inherited", "retry_on_failure"]),
             st.integers(0, 3),
             st.sampled_from(["at_least_once", "at_most_once"]),
         ),
@@ -327,7 +334,13 @@ def test_every_run_comes_to_its_end_and_every_task_to_its_own(
         for name, (_, retries, delivery) in zip(names, given_tasks, strict=True)
     }
     views = [
-        TaskView(name, TaskState.PENDING, failure) for name, (failure, _, _) in zip(names, given_tasks, strict=True)
+        TaskView(
+            name,
+            TaskState.PENDING,
+            "continue" if failure == "inherited" else failure,
+            is_spared=failure == "continue",
+        )
+        for name, (failure, _, _) in zip(names, given_tasks, strict=True)
     ]
     run = Simulation(views, mode, policies, Random(seed), cancel_after)
     outcome = run.finish()
@@ -336,4 +349,4 @@ def test_every_run_comes_to_its_end_and_every_task_to_its_own(
     assert outcome == ("CANCELLED" if run.cancelled else expected_fold(ended))
     if not run.cancelled:
         ran = {TaskState.SUCCESS, TaskState.FAILED, TaskState.TIMEOUT}
-        assert all(view.state in ran and view.attempts for view in run.views if view.failure == "continue")
+        assert all(view.state in ran and view.attempts for view in run.views if view.is_spared)

@@ -3,8 +3,11 @@
 Retries always come first. Only a task that has used them up has failed, and only then does its failure strategy speak:
 
     fail_fast         cancel the siblings that run, skip those that have not started
-    continue          the others go on, and the task itself is spared by others' failures: it always gets its turn
+    continue          the others go on
     retry_on_failure  as fail_fast, but no sibling starts while the task is being retried
+
+A task that itself says `continue` is spared by others' failures: it always gets its turn. One that has `continue` only
+from its job, or from defaults, is not.
 """
 
 from __future__ import annotations
@@ -76,6 +79,8 @@ class TaskView:
     failure: str = "fail_fast"
     attempts: int = 0
     retry_at: datetime | None = None
+    is_spared: bool = False
+    """Whether the task itself says `continue`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", TaskState(self.state))
@@ -109,7 +114,7 @@ def next_step(
     fatal = any(task.state in FAILURES and task.failure != "continue" for task in tasks)
 
     def stopped(task: TaskView) -> bool:
-        return cancelled or stale or (fatal and task.failure != "continue")
+        return cancelled or stale or (fatal and not task.is_spared)
 
     cancel = tuple(task.name for task in tasks if stopped(task) and _started(task))
     skip = tuple(task.name for task in tasks if stopped(task) and task.state is TaskState.PENDING and not task.attempts)

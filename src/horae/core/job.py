@@ -7,7 +7,7 @@ the effective settings it was born with.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any
@@ -207,6 +207,11 @@ def only_task_name(job: str, kind: str, handler: str) -> str:
         return ids.checked_name(last, "task name")
     except InvalidName:
         return job
+
+
+def spared(tasks: Sequence[TaskSpec]) -> frozenset[int]:
+    """Positions of the tasks that themselves say `failure="continue"`: no sibling's failure stops them."""
+    return frozenset(place for place, task in enumerate(tasks) if task.settings.get("failure") == "continue")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ that never started are skipped, retries that wait are cancelled, and then the ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -71,6 +71,7 @@ def advance(
     ends: Sequence[Ended],
     now: datetime,
     *,
+    spared: Container[int],
     attempt_ids: Mapping[int, str] | None = None,
     stop: str | None = None,
     release: bool = False,
@@ -78,12 +79,14 @@ def advance(
 ) -> Advance:
     """How the run goes on.
 
+    `spared` are the positions of tasks that themselves say `continue`.
+
     `attempt_ids` gives the id of each ended attempt by position, which retry jitter is derived from: where nothing
     jitters, none is needed. `stop` ends the run for that reason unless it ends by itself. `release` hands it back: what
     is under way ends CANCELLED and counts as no try. `start=False` starts nothing: what could start makes the run wait
     until now instead.
     """
-    group = _Group(tasks, settings, task_settings, now)
+    group = _Group(tasks, settings, task_settings, spared, now)
     for end in ends:
         group.end(end, (attempt_ids or {}).get(end.position, ""))
     if release:
@@ -95,12 +98,18 @@ class _Group:
     """The tasks of one run while it is decided how they go on."""
 
     def __init__(
-        self, tasks: Sequence[TaskProgress], settings: Settings, task_settings: Sequence[Settings], now: datetime
+        self,
+        tasks: Sequence[TaskProgress],
+        settings: Settings,
+        task_settings: Sequence[Settings],
+        spared: Container[int],
+        now: datetime,
     ) -> None:
         self.tasks = list(tasks)
         self.before = list(tasks)
         self.settings = settings
         self.task_settings = task_settings
+        self.spared = spared
         self.now = now
         self.ends: list[Ended] = []
         self.stale = False
@@ -169,7 +178,7 @@ class _Group:
 
     def _view(self, task: TaskProgress) -> TaskView:
         failure = self.task_settings[task.position].failure
-        return TaskView(task.name, task.state, failure, task.attempts, task.retry_at)
+        return TaskView(task.name, task.state, failure, task.attempts, task.retry_at, task.position in self.spared)
 
     def _drop(self, names: Sequence[str], state: TaskState, stop: str | None) -> bool:
         """Ends those of the named tasks that are not under way; says whether there were any."""

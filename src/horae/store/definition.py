@@ -20,6 +20,8 @@ class Definition:
     task_settings: tuple[Settings, ...]
     handlers: frozenset[str]
     """What a node must have to run it, in the words of `core.needs`: its Python callables, and for other work more."""
+    spared: frozenset[int] = frozenset()
+    """Positions of the tasks that themselves say `failure="continue"`: no sibling's failure stops them."""
     former: tuple[Stage, ...] = ()
     """Earlier versions that speak for slots up to a moment: the change to this one is graceful."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from horae.core import ids
 from horae.core.custom import Schedules, loaded
-from horae.core.job import JobSpec, Settings, effective, parse_settings
+from horae.core.job import JobSpec, Settings, effective, parse_settings, spared
 from horae.core.needs import needs
 from horae.core.progress import first_starts
 from horae.core.schedule import Once
@@ -31,7 +31,7 @@ def build(spec: JobSpec, version: int, defaults: Mapping[str, Any], former: tupl
         effective(defaults, spec.settings, task.settings) if task.settings else settings for task in spec.tasks
     )
     handlers = needs(spec.tasks[0]) if len(spec.tasks) == 1 else frozenset[str]().union(*map(needs, spec.tasks))
-    return Definition(spec, version, settings, tasks, handlers, former)
+    return Definition(spec, version, settings, tasks, handlers, spared(spec.tasks), former)
 
 
 def check_batch(specs: Sequence[JobSpec]) -> None:

@@ -197,7 +197,7 @@ def _further_attempts(
     """The attempts a run that was parked or handed back goes on with, none where a retry is not due yet; and when the
     next retry beside them is."""
     definition = compiled.definition
-    step = advance(tasks, definition.settings, definition.task_settings, (), work.moment)
+    step = advance(tasks, definition.settings, definition.task_settings, (), work.moment, spared=definition.spared)
     for task in step.tasks:
         write_task(work, run.run_no, task)
     for position, number in step.starts:

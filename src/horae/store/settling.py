@@ -166,6 +166,7 @@ class Settler:
             definition.task_settings,
             ends,
             self.work.moment,
+            spared=definition.spared,
             attempt_ids=attempt_ids,
             stop=stop,
             release=release,

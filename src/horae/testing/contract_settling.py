@@ -137,6 +137,17 @@ class SettlingContract(Contract):
         assert (await scene.settle(claim, ended(SUCCESS, 2))).state == "COMPLETED_WITH_ERRORS"
 
     @scenario
+    async def test_a_task_s_own_fail_fast_stops_all_but_those_that_themselves_say_continue(self, scene: Scene) -> None:
+        strict = TaskSpec("one", "one", settings={"failure": "fail_fast"})
+        spared = TaskSpec("three", "three", settings={"failure": "continue"})
+        await scene.define(job(tasks=(strict, "two", spared), failure="continue"))
+        await scene.later("1m")
+        claim = await scene.claim()
+        assert (await scene.settle(claim, ended(FAILED, 0))).starts == starts((2, 1))
+        assert (await scene.settle(claim, ended(SUCCESS, 2))).state == "FAILED"
+        assert [state for _, state, _ in await scene.tasks()] == ["FAILED", "SKIPPED", "SUCCESS"]
+
+    @scenario
     async def test_a_task_may_have_a_strategy_and_retries_of_its_own(self, scene: Scene) -> None:
         loose = TaskSpec("one", "one", settings={"failure": "continue", "retry": Retry(1, "10s")})
         await scene.define(job(tasks=(loose, "two")))

@@ -12,7 +12,7 @@ from horae.core import ids
 from horae.core.dependency import check_graph
 from horae.core.diff import Change, diff_definitions
 from horae.core.instant import floored
-from horae.core.job import JobSpec, effective, parse_settings
+from horae.core.job import JobSpec, effective, parse_settings, spared
 from horae.core.lifecycle import RUNS, JobState, RunState
 from horae.core.schedule import Once, Schedule
 from horae.core.slot import Birth, Slot, decided_slot
@@ -148,6 +148,7 @@ def make_definition(work: Work, spec: JobSpec, version: int, level: Mapping[str,
         settings,
         tuple(effective(level, spec.settings, task.settings) for task in spec.tasks),
         frozenset(task.handler or task.name for task in spec.tasks if task.kind == "PYTHON"),
+        spared(spec.tasks),
     )
     work.catalog.definitions[spec.name, version] = made
     return made

@@ -75,7 +75,7 @@ def claim_run(work: Work, run: Run, node: str) -> Claim | None:
     definition = work.catalog.definition(run)
     tasks = run.tasks or _first_tasks(definition, run)
     progress = [task.progress for task in tasks]
-    result = advance(progress, definition.settings, definition.task_settings, (), work.now)
+    result = advance(progress, definition.settings, definition.task_settings, (), work.now, spared=definition.spared)
     if not result.starts:
         return None
     if run.state is not RunState.RUNNING:
@@ -162,6 +162,7 @@ def go_on(
         definition.task_settings,
         [Ended(each.position, each.number, AttemptState(each.state)) for each in given],
         work.now,
+        spared=definition.spared,
         attempt_ids=attempt_ids,
         stop=stop,
         release=release,
