@@ -127,37 +127,35 @@ class Commands(Asking):
         end = None if until is None else aware(until, "until")
         ids.checked_text(note, "note")
         await self._may(Privilege.ALTER_JOB, name, "pause it")
-        job = await self._job(name)
-        if job.state is JobState.DISABLED:
-            raise Conflict(f"Job {shown(name)} is disabled: there is nothing to pause", hint="Enable it first.")
         if end is not None and end <= await self._store.now():
             raise InvalidInput(
                 f"Job {shown(name)} cannot be paused until {shown(end)}, which has passed", hint="Give a time to come."
             )
-        await self._set_state(name, JobState.PAUSED, until=end, note=note)
+        before = await self._set_state(name, JobState.PAUSED, JobState.ENABLED, JobState.PAUSED, until=end, note=note)
+        if before is JobState.DISABLED:
+            raise Conflict(f"Job {shown(name)} is disabled: there is nothing to pause", hint="Enable it first.")
 
     async def resume(self, name: str) -> None:
         await self._may(Privilege.ALTER_JOB, name, "resume it")
-        job = await self._job(name)
-        if job.state is JobState.DISABLED:
+        if await self._set_state(name, JobState.ENABLED, JobState.PAUSED) is JobState.DISABLED:
             raise Conflict(f"Job {shown(name)} is disabled, not paused", hint="Enable it instead.")
-        if job.state is JobState.PAUSED:
-            await self._set_state(name, JobState.ENABLED)
 
     async def enable(self, name: str) -> None:
         await self._may(Privilege.ALTER_JOB, name, "enable it")
-        if (await self._job(name)).state is not JobState.ENABLED:
-            await self._set_state(name, JobState.ENABLED)
+        await self._set_state(name, JobState.ENABLED, JobState.PAUSED, JobState.DISABLED)
 
     async def disable(self, name: str) -> None:
         await self._may(Privilege.ALTER_JOB, name, "disable it")
-        if (await self._job(name)).state is not JobState.DISABLED:
-            await self._set_state(name, JobState.DISABLED)
+        await self._set_state(name, JobState.DISABLED, JobState.ENABLED, JobState.PAUSED)
 
     async def _set_state(
-        self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None
-    ) -> None:
-        await self._asked(lambda: self._store.set_state(name, state, until=until, note=note, by=self._by))
+        self, name: str, state: JobState, *among: JobState, until: datetime | None = None, note: str | None = None
+    ) -> JobState:
+        """Changes the state of a job that is in one of the others; the state that it had."""
+        ids.checked_name(name)
+        return await self._asked(
+            lambda: self._store.set_state(name, state, until=until, note=note, among=among, by=self._by)
+        )
 
     async def reschedule(self, name: str, at: datetime) -> datetime:
         """Moves the next slot to `at`, and nothing else; returns the slot's own time, which stays its identity."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -155,10 +155,19 @@ class Catalog(Vaulted, Boarded, Visited):
             return await operating.drop(work, names, keep_history=keep_history, by=by)
 
     async def set_state(
-        self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None, by: str = "local"
-    ) -> None:
+        self,
+        name: str,
+        state: JobState,
+        *,
+        until: datetime | None = None,
+        note: str | None = None,
+        among: Collection[JobState] = tuple(JobState),
+        by: str = "local",
+    ) -> JobState:
         async with self._work() as work:
-            await operating.set_state(work, name, JobState(state), until, note, by, self._unplannable)
+            return await operating.set_state(
+                work, name, JobState(state), until, note, by, self._unplannable, among=among
+            )
 
     async def reschedule(self, name: str, at: datetime, *, by: str = "local") -> datetime:
         async with self._work() as work:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -61,15 +61,28 @@ async def locked_job(work: Work, name: str) -> JobRow:
 
 
 async def set_state(
-    work: Work, name: str, state: JobState, until: datetime | None, note: str | None, by: str, unplannable: set[str]
-) -> None:
+    work: Work,
+    name: str,
+    state: JobState,
+    until: datetime | None,
+    note: str | None,
+    by: str,
+    unplannable: set[str],
+    *,
+    among: Collection[JobState] = tuple(JobState),
+) -> JobState:
+    """The state before; nothing is written where that is not `among` the given ones."""
     job = await locked_job(work, name)
+    before = JobState(job.state)
+    if before not in among:
+        return before
     if job.asleep and state is not JobState.DISABLED:
         raise not_registered(name)
     await change_state(work, job, state, until, note, unplannable)
     work.audit("JOB_MODIFIED", job.uuid, None, by, "OK", name=name, state=str(state), note=note)
     work.transaction.wake()
     await work.flush()
+    return before
 
 
 async def change_state(

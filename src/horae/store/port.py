@@ -30,7 +30,7 @@ driver said, kept as `__cause__`). Stores never log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -224,11 +224,20 @@ class Store(Protocol):
         """
 
     async def set_state(
-        self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None, by: str = "local"
-    ) -> None:
-        """ENABLED, PAUSED (perhaps `until` a time, with a note) or DISABLED.
+        self,
+        name: str,
+        state: JobState,
+        *,
+        until: datetime | None = None,
+        note: str | None = None,
+        among: Collection[JobState] = tuple(JobState),
+        by: str = "local",
+    ) -> JobState:
+        """ENABLED, PAUSED (perhaps `until` a time, with a note) or DISABLED. Answers the state that the job had.
 
-        What is owed under the old state is planned first; enabling a disabled job starts from now. Raises JobNotFound,
+        Where that state is not `among` the given ones nothing is written: the job is judged under the lock that the
+        change is made under. What is owed under the old state is planned first; enabling a disabled job starts from
+        now. Raises JobNotFound,
         and Conflict for a declarative task that sleeps and is not to be DISABLED: nobody could run it.
         """
 

@@ -93,6 +93,18 @@ class OperationContract(Contract):
         assert (record.paused_until, record.pause_note, record.next_run_time) == (at("09:30"), "still", at("09:31"))
 
     @scenario
+    async def test_a_state_is_changed_only_among_those_it_may_be_changed_from(self, scene: Scene) -> None:
+        await scene.define(job())
+        before = await scene.store.set_state("a", JobState.DISABLED)
+        assert before == "ENABLED"
+        version = (await scene.store.jobs(["a"]))[0].updated_at
+        scene.clock.advance("1s")
+        before = await scene.store.set_state("a", JobState.ENABLED, among=(JobState.PAUSED,))
+        found = (await scene.store.jobs(["a"]))[0]
+        assert (before, found.state, found.updated_at) == ("DISABLED", "DISABLED", version)
+        assert await scene.store.set_state("a", JobState.ENABLED, among=(JobState.DISABLED,)) == "DISABLED"
+
+    @scenario
     async def test_a_disabled_job_has_no_slots_and_enabling_starts_from_now(self, scene: Scene) -> None:
         await scene.define(job(recovery="all"))
         await scene.later("1m")

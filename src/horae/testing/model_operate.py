@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -64,8 +64,13 @@ def drop(work: Work, names: Sequence[str], *, keep_history: bool, by: str) -> in
     return len(going)
 
 
-def set_state(work: Work, name: str, state: JobState, until: datetime | None, note: str | None) -> None:
+def set_state(
+    work: Work, name: str, state: JobState, until: datetime | None, note: str | None, among: Collection[JobState]
+) -> JobState:
     job = found_job(work, name)
+    before = job.state
+    if before not in among:
+        return before
     if job.asleep and state is not JobState.DISABLED:
         raise Conflict(f"{shown(name)} is a task that no scheduler registers")
     plan_owed(work, job)
@@ -73,6 +78,7 @@ def set_state(work: Work, name: str, state: JobState, until: datetime | None, no
     set_alarm(work, job)
     work.ended.append(job.name)
     hand_over_all(work, spare=job.name)
+    return before
 
 
 def reschedule(work: Work, name: str, at: datetime) -> datetime:

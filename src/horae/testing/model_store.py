@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import wraps
@@ -161,9 +161,16 @@ class ModelStore:
 
     @atomic
     async def set_state(
-        self, name: str, state: JobState, *, until: datetime | None = None, note: str | None = None, by: str = "local"
-    ) -> None:
-        model_operate.set_state(self._work(), name, state, until, note)
+        self,
+        name: str,
+        state: JobState,
+        *,
+        until: datetime | None = None,
+        note: str | None = None,
+        among: Collection[JobState] = tuple(JobState),
+        by: str = "local",
+    ) -> JobState:
+        return model_operate.set_state(self._work(), name, state, until, note, among)
 
     @atomic
     async def reschedule(self, name: str, at: datetime, *, by: str = "local") -> datetime:
