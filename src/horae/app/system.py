@@ -14,6 +14,7 @@ _SAID = {
     "late_after": "Seconds after which a heartbeat is so late that a node stops its tasks",
     "reap_every": "Seconds between two looks for runs past their time limit",
     "sweep_every": "Seconds between two looks for runs that wait without need",
+    "handler_grace": "Seconds that no live node has to have had a handler before it counts as gone",
     "retain_every": "Seconds between two clearings of old history",
     "job_history_retention_days": "Days that the history of runs is kept",
     "plan_batch": "Jobs planned in one transaction, at most",

@@ -156,7 +156,8 @@ class Keeper(Part, Recovery):
             await self._kept("sweep", self._sweep)
 
     async def _sweep(self) -> None:
-        swept = await self._store.sweep()
+        grace = timedelta(seconds=self._tuning.handler_grace)
+        swept = await self._store.sweep(handler_grace=grace)
         if swept:
             self._stream.emit(RunsSwept(swept))
         if self._tools is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from horae.core.duration import parse_duration
 from horae.core.liveness import SILENCE
+from horae.core.move import HANDLER_GRACE
 from horae.errors import InvalidPolicy, shown
 
 SHUTDOWNS = ("drain", "cancel")
@@ -26,6 +27,8 @@ class Tuning:
     """A heartbeat that comes later than this may come after others have taken the node's runs: it stops its tasks."""
     reap_every: float = 5.0
     sweep_every: float = 10.0
+    handler_grace: float = HANDLER_GRACE.total_seconds()
+    """How long no live node has to have had a handler before a run of an earlier version stops waiting for it."""
     retain_every: float = 3600.0
     job_history_retention_days: float | None = 30.0
     plan_batch: int = 200
@@ -55,7 +58,16 @@ def parse_tuning(given: Mapping[str, Any] | None) -> Tuning:
     return replace(Tuning(), **values)
 
 
-_DURATIONS = {"heartbeat", "spacing", "late_after", "reap_every", "sweep_every", "retain_every", "transaction_limit"}
+_DURATIONS = {
+    "heartbeat",
+    "spacing",
+    "late_after",
+    "reap_every",
+    "sweep_every",
+    "handler_grace",
+    "retain_every",
+    "transaction_limit",
+}
 _COUNTS = {"plan_batch", "output_limit", "result_limit", "process_memory"}
 _OPTIONAL = {"late_after", "job_history_retention_days", "transaction_limit", "process_memory"}
 

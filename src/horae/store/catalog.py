@@ -12,6 +12,7 @@ from horae.core.custom import Schedules
 from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
+from horae.core.move import HANDLER_GRACE
 from horae.core.update import Update
 from horae.errors import InvalidDefinition, StoreConflict, shown
 from horae.store import declaring, dispatching, keeping, operating, reading
@@ -311,9 +312,9 @@ class Catalog(Vaulted, Boarded, Visited):
         async with self._work() as work:
             return await keeping.reap(work, limit)
 
-    async def sweep(self, limit: int = 500) -> int:
+    async def sweep(self, limit: int = 500, *, handler_grace: timedelta = HANDLER_GRACE) -> int:
         async with self._work() as work:
-            return await keeping.sweep(work, limit)
+            return await keeping.sweep(work, limit, handler_grace)
 
     async def retain(self, older_than: timedelta, limit: int = 5000) -> int:
         async with self._work() as work:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from horae.core import ids
@@ -12,6 +13,7 @@ from horae.core.lifecycle import JobState, RunState
 from horae.errors import NodeNameTaken, shown
 from horae.store.ahead import Ahead
 from horae.store.dispatching import task_progress
+from horae.store.gone import settle_gone
 from horae.store.handover import after_endings, finish_once_jobs, judge_dependents
 from horae.store.operating import forget_runs
 from horae.store.records import NodeRecord, Pulse, Settlement
@@ -163,9 +165,12 @@ def _abandon(work: Work, run: RunRow) -> None:
     work.audit(event, run.job_uuid, run.uuid, "keeper", str(state), reason=reason, run_no=run.run_no)
 
 
-async def sweep(work: Work, limit: int) -> int:
-    """Finds QUEUED runs with nothing before them, dependencies met or given up, Once jobs that are done."""
-    moved = 0
+async def sweep(work: Work, limit: int, handler_grace: timedelta) -> int:
+    """Finds QUEUED runs with nothing before them, dependencies met or given up, Once jobs that are done, runs whose
+    handler is gone."""
+    moved, without = await settle_gone(work, handler_grace, limit)
+    if without:
+        moved += await after_endings(work, without)
     waiting = [row[0] for row in await work.transaction.rows("jobs_with_queue", limit=limit)]
     if waiting:
         await work.transaction.rows("lock_jobs", jobs=sorted(waiting))

@@ -39,6 +39,7 @@ from uuid import UUID
 from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
+from horae.core.move import HANDLER_GRACE
 from horae.core.update import Update
 from horae.store.records import (
     Admission,
@@ -340,9 +341,13 @@ class Store(Protocol):
         within `cancel_grace` is ended with a raised fence, FAILED_STALE where time was the reason, else
         CANCELLED("abandoned"), and hands over. Returns how many it ended."""
 
-    async def sweep(self, limit: int = 500) -> int:
+    async def sweep(self, limit: int = 500, *, handler_grace: timedelta = HANDLER_GRACE) -> int:
         """Finds what no hand-over reached: QUEUED runs with nothing before them, runs whose dependencies are met or
-        whose wait is over, Once jobs that are done. Returns how many it moved. In a healthy catalog that is 0."""
+        whose wait is over, Once jobs that are done. Returns how many it moved. In a healthy catalog that is 0.
+
+        A run of an earlier version that needs a handler which no live node has had for `handler_grace`, and which the
+        job's present version does not name, goes on under the present version (`core.move`), or ends FAILED("handler
+        gone") and hands over. Where a live node has not reported all of its handlers, nothing counts as gone."""
 
     async def retain(self, older_than: timedelta, limit: int = 5000) -> int:
         """Deletes up to `limit` ended runs whose end lies further back, with all that hangs on them. Cursors,

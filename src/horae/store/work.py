@@ -319,6 +319,7 @@ _ORDER = (
     "end_open_attempts",
     "end_open_tasks",
     "finish_runs",
+    "move_runs",
     "park_runs",
     "ready_runs",
     "queue_runs",

@@ -20,6 +20,7 @@ def take_over(work: Work, dead: UUID, counter: int) -> int:
     if row is None or row.state != "ALIVE" or row.counter != counter:
         return 0
     row.state = "DEAD"
+    row.ended_at = work.now
     taken = work.catalog.owned(row.node)
     again: list[Run] = []
     for run in taken:

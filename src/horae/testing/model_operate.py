@@ -9,8 +9,10 @@ from uuid import uuid4
 
 from horae.core import ids
 from horae.core.instant import EPOCH, floored
-from horae.core.lifecycle import RUNS, JobState, RunState
+from horae.core.lifecycle import RUNS, JobState, RunState, TaskState
+from horae.core.move import GONE, is_gone, moved_tasks
 from horae.core.overlap import judge_overlap, superseded
+from horae.core.progress import TaskProgress
 from horae.errors import Conflict, InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
 from horae.store.records import Admission, Admitted, Origin
 from horae.testing.clock import whole_milliseconds
@@ -26,7 +28,7 @@ from horae.testing.model_moves import (
     request_cancel,
 )
 from horae.testing.model_plan import plan_owed, set_alarm
-from horae.testing.model_state import Job, Run, Work
+from horae.testing.model_state import Job, Run, Task, Work
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -207,8 +209,52 @@ def set_pool(work: Work, name: str, limit: int | None) -> None:
     work.catalog.pools[name] = limit
 
 
-def sweep(work: Work, limit: int) -> int:
+def settle_gone(work: Work, grace: timedelta) -> None:
+    """Moves runs of earlier versions whose handlers are gone to the present version, or ends them."""
+    nodes = list(work.catalog.nodes.values())
+    alive = [node.details.get("handlers") for node in nodes if node.state == "ALIVE"]
+    if any(handlers is None for handlers in alive):
+        return
+    live = {name for handlers in alive for name in handlers or ()}
+    if not live:
+        return
+    for run in list(work.catalog.runs):
+        job = work.catalog.jobs.get(run.job_name)
+        waits = run.state is RunState.PENDING and run.waiting_for in (None, "retry") and run.not_before is not None
+        if job is None or not waits or run.not_before is None or run.version == job.version:
+            continue
+        own, present = work.catalog.definition(run), work.catalog.definition(job)
+        missing = own.handlers - live
+        ended = [
+            node.ended_at
+            for node in nodes
+            if node.ended_at is not None and not missing.isdisjoint(node.details.get("handlers", ()))
+        ]
+        if not is_gone(missing, present.handlers, run.not_before, max(ended, default=None), work.now, grace):
+            continue
+        names = [task.name for task in present.spec.tasks]
+        once = own.settings.delivery == "at_most_once"
+        moves = moved_tasks([task.progress for task in run.tasks], names, at_most_once=once)
+        work.moved += 1
+        if moves is None or not set(run.only or ()) <= set(names):
+            end(work, run, RunState.FAILED, GONE)
+            hand_over_all(work)
+            continue
+        run.version = present.version
+        if run.tasks:
+            places = {move.before: move for move in moves}
+            for task in run.tasks:
+                move = places[task.progress.position]
+                task.progress = task.progress._replace(position=move.after, name=move.name)
+            taken = {move.after for move in moves}
+            fresh = [place for place in range(len(names)) if place not in taken and run.only is None]
+            run.tasks += [Task(TaskProgress(place, names[place], TaskState.PENDING)) for place in fresh]
+            run.tasks.sort(key=lambda task: task.progress.position)
+
+
+def sweep(work: Work, limit: int, handler_grace: timedelta) -> int:
     """Moves whatever could move; the limit is looked at between jobs, so one of them may reach beyond it."""
+    settle_gone(work, handler_grace)
     for name in sorted({run.job_name for run in work.catalog.runs if run.state is RunState.QUEUED}):
         if work.moved < limit:
             work.ended.append(name)

@@ -162,6 +162,7 @@ class Node:
     state: str = "ALIVE"
     counter: int = 0
     details: dict[str, Any] = field(default_factory=dict)
+    ended_at: datetime | None = None
 
 
 @dataclass

@@ -18,6 +18,7 @@ from uuid import UUID
 from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
+from horae.core.move import HANDLER_GRACE
 from horae.core.update import Update
 from horae.errors import Conflict, InvalidInput, NodeNameTaken, shown
 from horae.store.records import (
@@ -233,6 +234,7 @@ class ModelStore:
             model_progress.release(work, run, started=True)
         hand_over_all(work)
         row.state = "STOPPED"
+        row.ended_at = work.now
         work.catalog.held.discard(own)
         return len(owned)
 
@@ -274,8 +276,8 @@ class ModelStore:
         return model_keep.reap(self._work(), limit)
 
     @atomic
-    async def sweep(self, limit: int = 500) -> int:
-        return model_operate.sweep(self._work(), limit)
+    async def sweep(self, limit: int = 500, *, handler_grace: timedelta = HANDLER_GRACE) -> int:
+        return model_operate.sweep(self._work(), limit, handler_grace)
 
     @atomic
     async def retain(self, older_than: timedelta, limit: int = 5000) -> int:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from horae.testing.contract_declaring import DeclaringContract
 from horae.testing.contract_definitions import DefinitionContract
 from horae.testing.contract_dispatching import DispatchContract
+from horae.testing.contract_gone import GoneContract
 from horae.testing.contract_joining import JoiningContract
 from horae.testing.contract_keeping import KeepingContract
 from horae.testing.contract_metering import MeteringContract
@@ -50,6 +51,7 @@ class StoreContract(
     OperationContract,
     NodeContract,
     KeepingContract,
+    GoneContract,
     ReadingContract,
     MeteringContract,
 ):

@@ -172,3 +172,37 @@ SELECT position, task_name, state, reason, cancelled_by, result FROM sys.task_ru
 -- name: read_attempts
 SELECT position, attempt_no, state, started_at, ended_at, error_message
 FROM sys.task_attempts WHERE run_no = :run ORDER BY position, attempt_no;
+
+-- name: handlers_of_nodes
+SELECT state, ended_at, details FROM sys.nodes WHERE state = 'ALIVE' OR ended_at > :since;
+
+-- name: runs_without_handler
+-- Runs of earlier versions that have been due for long and need something that no live node has.
+SELECT run_no, job_uuid, not_before FROM sys.job_runs
+WHERE not_before <= :due AND (waiting_for IS NULL OR waiting_for = 'retry')
+    AND requires IS NOT NULL AND NOT requires::jsonb <@ :handlers::jsonb
+    AND version <> (SELECT j.version FROM sys.jobs j WHERE j.job_uuid = job_runs.job_uuid)
+ORDER BY not_before, run_no
+LIMIT :limit;
+
+-- name: move_runs(run_no bigint, version bigint, requires text, pool_name text, limited boolean)
+UPDATE sys.job_runs r SET
+    version = given.version, requires = given.requires, pool_name = given.pool_name, limited = given.limited
+FROM :rows WHERE r.run_no = given.run_no;
+
+-- name: move_task
+UPDATE sys.task_runs SET position = :after WHERE run_no = :run AND position = :before;
+
+-- name: move_attempts
+UPDATE sys.task_attempts SET position = :after WHERE run_no = :run AND position = :before;
+
+-- name: move_output
+UPDATE sys.attempt_output SET position = :after WHERE run_no = :run AND position = :before;
+
+-- name: rename_task
+UPDATE sys.task_runs SET task_name = :name WHERE run_no = :run AND position = :position;
+
+-- name: rename_output
+-- An attempt's id is derived from its task's name.
+UPDATE sys.attempt_output SET attempt_uuid = :uuid::uuid
+WHERE run_no = :run AND position = :position AND attempt_no = :attempt;
