@@ -23,6 +23,10 @@ from datetime import datetime
 from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import Overlap, Queue, Retry
 
+OVERLAP = "overlap"
+WAITING_FOR_HANDLER = "waiting for handler"
+"""Reasons of a run that is skipped because another has not ended: it is under way, or it cannot start."""
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveRun:
@@ -30,7 +34,8 @@ class ActiveRun:
 
     `judged`: it is PENDING because somebody looked at its overlap when its time had come, by a clock that may be ahead
     of ours; nobody will look again. A PENDING run that is not waits for its time in a window. `begun`: it
-    failed, or its node was lost in the middle of it, and it is to be tried again.
+    failed, or its node was lost in the middle of it, and it is to be tried again. `lacks`: a handler that it needs and
+    no live node has.
     """
 
     run_id: str
@@ -41,6 +46,7 @@ class ActiveRun:
     is_recovery: bool = False
     judged: bool = False
     begun: bool = False
+    lacks: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", RunState(self.state))
@@ -96,7 +102,8 @@ def judge_overlap(
     if not others or policy == "allow":
         return Overlapping(RunState.PENDING)
     if policy == "skip":
-        return Overlapping(RunState.SKIPPED, "overlap")
+        stuck = all(run.lacks is not None for run in others)
+        return Overlapping(RunState.SKIPPED, f"{WAITING_FOR_HANDLER} {others[0].lacks}" if stuck else OVERLAP)
     queued = [run for run in others if run.state is RunState.QUEUED]
     if isinstance(policy, Queue):
         if policy.limit is not None and len(queued) >= policy.limit:

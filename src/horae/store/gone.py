@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from horae.core.progress import TaskProgress
 from horae.store.definitions import Compiled
 from horae.store.dispatching import task_progress
 from horae.store.rows import JobRow, moment, optional_json, optional_moment, to_json
-from horae.store.work import RunRow, Work
+from horae.store.work import Active, RunRow, Work
 
 MOST_REPORTED = 1000
 """Handlers that a node reports at most."""
@@ -44,6 +45,21 @@ async def known_handlers(work: Work, since: int) -> Handlers:
         elif ended_at is not None:
             ended.append((ended_at, frozenset(told or ())))
     return Handlers(frozenset(live) if is_known else None, ended)
+
+
+async def with_lacks(work: Work, active: Active) -> Active:
+    """The same runs; those that wait for a handler which no live node has say for which."""
+    waiting = [number for number, run, _ in active.values() if run.state is RunState.PENDING and run.judged]
+    handlers = await known_handlers(work, work.now) if waiting else None
+    if handlers is None or handlers.live is None:
+        return active
+    found = dict(active)
+    required = {row[0]: row[1] for row in await work.transaction.rows("requires_of_runs", runs=waiting)}
+    for run_id, (number, run, waits) in active.items():
+        missing = sorted(set(optional_json(required.get(number)) or ()) - handlers.live)
+        if missing:
+            found[run_id] = (number, replace(run, lacks=missing[0].strip()), waits)
+    return found
 
 
 async def settle_gone(work: Work, grace: timedelta, limit: int) -> tuple[int, list[str]]:

@@ -14,11 +14,12 @@ from horae.core.declarative import NAMESPACE
 from horae.core.instant import aware
 from horae.core.job import job_not_found
 from horae.core.lifecycle import JobState, RunState
-from horae.core.overlap import ActiveRun, Overlapping, judge_overlap, superseded
+from horae.core.overlap import OVERLAP, ActiveRun, Overlapping, judge_overlap, superseded
 from horae.core.policy import Retry
 from horae.core.trail import ranges
 from horae.errors import Conflict, InvalidDefinition, InvalidInput, RunNotFound, shown
 from horae.store.ahead import look_ahead
+from horae.store.gone import with_lacks
 from horae.store.handover import after_endings, bury
 from horae.store.planning import Planner, plan_owed
 from horae.store.records import Admission, Admitted, Origin
@@ -278,8 +279,14 @@ class Admitter:
             reason = request.reason if request.origin is Origin.REPLAY else None
             return (RunState.QUEUED if counts else RunState.PENDING), reason
         active = await self._active_of(job)
-        others = [run for _, run, _ in active.values()]
-        verdict = judge_overlap(settings.overlap, others, work.moment, settings.retry, once=settings.owes_once)
+
+        def judged(runs: Active) -> Overlapping:
+            others = [run for _, run, _ in runs.values()]
+            return judge_overlap(settings.overlap, others, work.moment, settings.retry, once=settings.owes_once)
+
+        verdict = judged(active)
+        if verdict.reason == OVERLAP:
+            verdict = judged(await with_lacks(work, active))
         self._carry_out(job, active, verdict)
         await work.flush()
         return verdict.state, verdict.reason

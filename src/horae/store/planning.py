@@ -7,19 +7,21 @@ then the jobs whose alarm rang. Jobs are locked first and their active runs read
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from horae.core.ids import run_uuid, schedule_key
 from horae.core.instant import EPOCH
 from horae.core.lifecycle import RunState
 from horae.core.occurrence import due, due_alone
-from horae.core.overlap import Overlapping, judge_overlap
+from horae.core.overlap import OVERLAP, Overlapping, judge_overlap
 from horae.core.schedule import Once
 from horae.core.slot import Birth, Plan
 from horae.core.succession import stage_at
 from horae.errors import HoraeError
 from horae.store.definitions import Compiled
 from horae.store.driver import Row
+from horae.store.gone import with_lacks
 from horae.store.handover import after_endings, dependencies_unmet, finish_once_jobs, judge_waiting_of
 from horae.store.records import Capacity, Claim
 from horae.store.rows import JobRow, job_view, milliseconds, moment, optional_milliseconds
@@ -188,6 +190,9 @@ class Planner:
         view = job_view(job, compiled.definition, tuple(run for _, run, _ in active.values()))
         try:
             plan = due(view, work.moment, limit=limit)
+            if any(birth.reason == OVERLAP for birth in plan.births):
+                stuck = await with_lacks(work, active)
+                plan = due(replace(view, active=tuple(run for _, run, _ in stuck.values())), work.moment, limit=limit)
         except HoraeError:
             # A schedule that cannot be asked here (a custom class this process lacks) is left to others.
             self.unplannable.add(job.uuid)
@@ -316,11 +321,17 @@ class Planner:
             return
         run_id, run = own
         compiled = work.definition(job)
-        others = [each for other, each, _ in active.values() if other != number]
         settings = compiled.settings
-        verdict: Overlapping = judge_overlap(
-            settings.overlap, others, work.moment, settings.retry, run.scheduled_time, once=settings.owes_once
-        )
+
+        def judged(runs: Active) -> Overlapping:
+            others = [each for other, each, _ in runs.values() if other != number]
+            return judge_overlap(
+                settings.overlap, others, work.moment, settings.retry, run.scheduled_time, once=settings.owes_once
+            )
+
+        verdict = judged(active)
+        if verdict.reason == OVERLAP:
+            verdict = judged(await with_lacks(work, active))
         self.carry_out(job, active, verdict)
         if verdict.state is RunState.QUEUED:
             work.write("queue_runs", (number,))

@@ -7,6 +7,7 @@ from uuid import uuid4
 from horae.core.job import TaskSpec
 from horae.core.lifecycle import RunState
 from horae.core.policy import Queue, Retry
+from horae.store.records import Admission, Origin
 from horae.testing.contract_builders import (
     FAILED,
     NODE,
@@ -152,3 +153,17 @@ class GoneContract(Contract):
         assert await scene.store.sweep() == 1
         found = (await scene.runs())[0]
         assert (found.state, found.reason) == (RunState.FAILED, "handler gone")
+
+    @scenario
+    async def test_runs_that_are_skipped_meanwhile_say_which_handler_is_waited_for(self, scene: Scene) -> None:
+        await scene.define(job(tasks=("old",)), job("b", tasks=("new",)))
+        await scene.later("1m")
+        await _replaced(scene, "new")
+        await scene.later("1m")
+        assert [run.reason for run in await scene.runs("a")] == [None, "waiting for handler old"]
+        assert [run.reason for run in await scene.runs("b")] == [None, "overlap"]
+        (asked,) = await scene.store.admit([Admission("a", Origin.TRIGGER, "local", key="now")])
+        assert (asked.state, (await scene.store.history(asked.run_id)).record.reason) == (
+            "SKIPPED",
+            "waiting for handler old",
+        )

@@ -109,9 +109,9 @@ def _admit_one(work: Work, request: Admission) -> Admitted:
     if known is not None:
         return Admitted(known.run_id, known.state, fresh=False)
     settings = work.catalog.definition(job).settings
-    before = [other.as_active() for other in work.catalog.active(job.name)]
+    before = [work.as_active(other) for other in work.catalog.active(job.name)]
     carry_out(work, superseded(before, settings.retry), ())
-    active = [other.as_active() for other in work.catalog.active(job.name)]
+    active = [work.as_active(other) for other in work.catalog.active(job.name)]
     if run.origin is Origin.TRIGGER:
         verdict = judge_overlap(settings.overlap, active, work.now, settings.retry, None, once=settings.owes_once)
         run.state = verdict.state
@@ -211,11 +211,7 @@ def set_pool(work: Work, name: str, limit: int | None) -> None:
 
 def settle_gone(work: Work, grace: timedelta) -> None:
     """Moves runs of earlier versions whose handlers are gone to the present version, or ends them."""
-    nodes = list(work.catalog.nodes.values())
-    alive = [node.details.get("handlers") for node in nodes if node.state == "ALIVE"]
-    if any(handlers is None for handlers in alive):
-        return
-    live = {name for handlers in alive for name in handlers or ()}
+    nodes, live = list(work.catalog.nodes.values()), work.live_handlers()
     if not live:
         return
     for run in list(work.catalog.runs):

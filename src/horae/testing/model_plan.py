@@ -87,7 +87,7 @@ def judge_windows(work: Work) -> None:
         if run.ended:
             continue  # an earlier one of these replaced it
         settings = work.catalog.ruling(run).settings
-        others = [other.as_active() for other in work.catalog.active(run.job_name) if other is not run]
+        others = [work.as_active(other) for other in work.catalog.active(run.job_name) if other is not run]
         verdict = judge_overlap(
             settings.overlap, others, work.now, settings.retry, run.scheduled_time, once=settings.owes_once
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -248,6 +248,20 @@ class Work:
             job.moved_to,
             job.covered_until,
             job.first_seen and own is not None and defined_late(own, job.created_at),
-            tuple(run.as_active() for run in self.catalog.active(job.name)),
+            tuple(self.as_active(run) for run in self.catalog.active(job.name)),
             definition.former,
         )
+
+    def as_active(self, run: Run) -> ActiveRun:
+        """The run as the overlap policy sees it, with a handler that it waits for in vain."""
+        found = run.as_active()
+        live = self.live_handlers()
+        if live is None or not (found.state is RunState.PENDING and found.judged):
+            return found
+        missing = sorted(self.catalog.definition(run).handlers - live)
+        return replace(found, lacks=missing[0]) if missing else found
+
+    def live_handlers(self) -> set[str] | None:
+        """What live nodes have; None where one has not said."""
+        told = [node.details.get("handlers") for node in self.catalog.nodes.values() if node.state == "ALIVE"]
+        return None if None in told else {name for handlers in told for name in handlers or ()}

@@ -206,3 +206,6 @@ UPDATE sys.task_runs SET task_name = :name WHERE run_no = :run AND position = :p
 -- An attempt's id is derived from its task's name.
 UPDATE sys.attempt_output SET attempt_uuid = :uuid::uuid
 WHERE run_no = :run AND position = :position AND attempt_no = :attempt;
+
+-- name: requires_of_runs
+SELECT run_no, requires FROM sys.job_runs WHERE run_no = ANY (:runs::bigint[]);
