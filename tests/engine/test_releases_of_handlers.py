@@ -10,6 +10,7 @@ import pytest
 from tests.engine.world import after, oldest_first, shown
 
 from horae import Every, Horae, Queue, Retry, Run, Window
+from horae.control.doctor import examine
 from horae.testing.simulation import Simulation
 
 
@@ -36,7 +37,7 @@ def test_the_job_goes_on_after_the_grace(tmp_path: Path, overlap: Any, window: W
         await hand_back(Horae(url), **policies)
         app = Horae(url)
 
-        @app.job("nightly", Every("1h"), **policies)  # type: ignore[arg-type]
+        @app.job("nightly", Every("1h"), **policies)
         async def renamed(run: Run) -> None:
             done.append(run.run_id)
 
@@ -49,3 +50,25 @@ def test_the_job_goes_on_after_the_grace(tmp_path: Path, overlap: Any, window: W
     assert "PENDING" not in states[:-1]
     assert states[-2] == "COMPLETED"
     assert len(done) >= 3
+
+
+def test_until_then_doctor_names_the_run_and_what_becomes_of_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'horae.db'}"
+
+    async def main() -> None:
+        await hand_back(Horae(url))
+        app = Horae(url)
+
+        @app.job("nightly", Every("1h"))
+        async def renamed() -> None: ...
+
+        async with Simulation(app, start=after("1h2m")) as sim:
+            await sim.advance("1m")
+            assert sim.store is not None
+            (found,) = (await examine(sim.store)).findings
+            (run,) = await app.runs()
+            assert (found.level, found.subject, run.waiting_for) == ("warning", "nightly", "handler")
+            assert found.message.startswith(f"{run.run_id} of version 1 waits: no live node has the task")
+            assert found.hint == "It goes on under version 2, or ends FAILED, once handler_grace is over."
+
+    asyncio.run(main())

@@ -215,6 +215,24 @@ def _of_handlers(jobs: Sequence[JobRecord], alive: Sequence[NodeRecord], due: Se
             what, hints = zip(*map(told, missing), strict=True)
             message = f"No live node {', none '.join(what)}{runs}"
             found.append(Finding("error", job.name, message, " ".join(dict.fromkeys(hints))))
+    return [*found, *_of_earlier_versions(jobs, have, due)]
+
+
+def _of_earlier_versions(jobs: Sequence[JobRecord], have: Having, due: Sequence[RunRecord]) -> list[Finding]:
+    """Runs of earlier versions that need what no live node has: a release took it away."""
+    present = {job.name: job for job in jobs}
+    found = []
+    for run in due:
+        job = present.get(run.job_name)
+        lacking = set() if run.requires is None else have.lacking(run.requires.handlers)
+        if job is None or run.version == job.version or not lacking:
+            continue
+        what = ", none ".join(told(need)[0] for need in sorted(lacking))
+        message = f"{run.run_id} of version {run.version} waits: no live node {what}"
+        hint = f"It goes on under version {job.version}, or ends FAILED, once handler_grace is over."
+        if not lacking.isdisjoint(job.definition.handlers):
+            hint = f"Version {job.version} needs it too: deploy the code that has it, or change the job."
+        found.append(Finding("warning", run.job_name, message, hint))
     return found
 
 
