@@ -9,7 +9,7 @@ from tests.core.oracle import FIRST, LAST, SECOND, CronOracle, Fold, Gap
 from tests.core.test_schedule_samples import cron_of
 
 from horae import Cron, Every, Iso8601, Schedule
-from horae.errors import InvalidIso8601
+from horae.errors import InvalidCron, InvalidIso8601
 
 
 def instant(text: str) -> datetime:
@@ -174,6 +174,23 @@ def test_local_mean_time_has_minutes_that_are_no_whole_minutes_of_utc() -> None:
     schedule = Cron("0 0 1 * *", tz="Europe/Berlin", gap="shift")
     expected = ["1893-02-28T23:06:32", "1893-03-31T23:06:32", "1893-04-30T23:00"]
     assert times(schedule, "1893-02-15T00:00", "1893-05-15T00:00") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("*,5 * * * *", "* * * * *"),
+        ("5,* 3 * * *", "* 3 * * *"),
+        ("0 0 *,15 * 1", "0 0 * * 1"),
+        ("0 *,3 * 2 *", "0 * * 2 *"),
+    ],
+)
+def test_vixie_takes_a_star_among_the_elements_of_a_list_as_the_system_s_cron_does(text: str, same: str) -> None:
+    begin, end = "2026-01-01T12:00", "2026-03-02T00:00"
+    assert times(Cron(text, dialect="vixie"), begin, end) == times(Cron(same, dialect="vixie"), begin, end)
+    for dialect in ("extended", "posix"):
+        with pytest.raises(InvalidCron, match="inside a list"):
+            Cron(text, dialect=dialect)
 
 
 def test_vixie_lets_a_day_field_that_begins_with_a_star_leave_the_choice_to_the_other() -> None:

@@ -7,7 +7,8 @@ however rare the expression.
 
     posix      *  n  n-m  lists
     extended   posix, and steps, names of months and days, 7 for Sunday, @daily and its kin
-    vixie      extended, but a day field that begins with * leaves the choice to the other day field
+    vixie      extended, but a day field that begins with * leaves the choice to the other day field, and a list may
+               have * among its elements
 """
 
 from __future__ import annotations
@@ -59,24 +60,27 @@ class FieldFault(Exception):
 
 
 @lru_cache(maxsize=4096)
-def parse_field(text: str, shape: FieldShape, *, extended: bool) -> int:
-    """The set of values `text` names as a bit mask (bit n for value n). Raises FieldFault with the reason."""
+def parse_field(text: str, shape: FieldShape, *, extended: bool, starred_lists: bool = False) -> int:
+    """The set of values `text` names as a bit mask (bit n for value n). Raises FieldFault with the reason.
+
+    `starred_lists`: a list may have `*` among its elements, as the system's cron takes it.
+    """
     if text == "*":
         return ((1 << (shape.high + 1)) - 1) & ~((1 << shape.low) - 1)
     mask = 0
     for element in text.split(","):
-        mask |= _parse_element(element, shape, extended=extended)
+        mask |= _parse_element(element, shape, extended=extended, starred=starred_lists)
     return mask
 
 
-def _parse_element(text: str, shape: FieldShape, *, extended: bool) -> int:
+def _parse_element(text: str, shape: FieldShape, *, extended: bool, starred: bool) -> int:
     if not text:
         raise FieldFault("has an empty element in its list")
     body, slash, step_text = text.partition("/")
     if slash and not extended:
         raise FieldFault(f'has a step in "{text[:40]}", which POSIX cron does not know')
     if body == "*":
-        if not slash:
+        if not slash and not starred:
             raise FieldFault('has "*" inside a list')
         low, high = shape.low, shape.high
     else:
@@ -230,7 +234,7 @@ def compile_cron(expression: str, dialect: str = "extended") -> CronTable:
     masks = []
     for text, shape in zip(texts, FIELDS, strict=True):
         try:
-            masks.append(parse_field(text, shape, extended=extended))
+            masks.append(parse_field(text, shape, extended=extended, starred_lists=dialect == "vixie"))
         except FieldFault as fault:
             raise InvalidCron(expression, shape.name, str(fault)) from fault
     minutes, hours, days, months, weekdays = masks
@@ -248,7 +252,7 @@ def compile_cron(expression: str, dialect: str = "extended") -> CronTable:
         months=months,
         weekdays=weekdays,
         either_day=either_day,
-        hourly=texts[1] == "*" or (texts[1].startswith("*/") and "," not in texts[1]),
+        hourly="*" in texts[1].split(",") or (texts[1].startswith("*/") and "," not in texts[1]),
         minute_mask=_minute_mask(minutes, hours),
         year_masks=year_masks,
     )
