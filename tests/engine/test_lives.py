@@ -332,3 +332,41 @@ def test_definitions_that_cannot_be_are_refused_where_they_are_written(tmp_path:
     empty.job("nothing", Every("1h"))
     with pytest.raises(InvalidDefinition, match="no task"):
         asyncio.run(empty.open())
+
+
+def test_an_app_that_sync_code_has_asked_runs_in_whatever_loop_comes_next(tmp_path: Path) -> None:
+    app = Horae(f"sqlite:///{tmp_path / 'horae.db'}")
+    ran: list[str] = []
+
+    @app.job("a", None)
+    def work(run: Run) -> None:
+        ran.append(run.run_id)
+
+    assert app.sync.jobs() == []
+
+    async def main() -> str:
+        async with app:
+            run = await app.trigger("a")
+            await ended(app, run.run_id)
+        await app.close()
+        return run.run_id
+
+    first = asyncio.run(main())
+    assert [run.run_id for run in app.sync.runs()] == [first]
+    second = asyncio.run(main())
+    assert ran == [first, second]
+
+
+def test_a_store_in_memory_that_sync_code_opened_says_why_the_app_cannot_start_elsewhere() -> None:
+    app = Horae("sqlite://")
+    assert app.sync.jobs() == []
+
+    async def main() -> None:
+        with pytest.raises(Conflict) as refused:
+            async with app:
+                pass
+        assert refused.value.hint is not None
+        assert "store in memory" in refused.value.hint
+
+    asyncio.run(main())
+    app.stop()

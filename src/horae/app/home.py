@@ -101,9 +101,10 @@ class Home:
         running = asyncio.get_running_loop()
         with self._guard:
             if self._lives() and self._loop is not running:
-                raise Conflict(
-                    "This app is at work in another event loop", hint="Stop it there first: app.stop() or app.close()."
-                )
+                hint = "Stop it there first: app.stop() or app.close()."
+                if self._thread is not None:
+                    hint = "A store in memory lives where it was opened: start the app before app.sync, or use a file."
+                raise Conflict("This app is at work in another event loop", hint=hint)
             if not self._lives():
                 self._settle_in(running)
 
@@ -128,6 +129,12 @@ class Home:
             # A server that does not answer must not keep a program from ending.
             with suppress(TimeoutError):
                 await asyncio.wait_for(store.close(), CLOSING)
+
+    def leave_thread(self) -> None:
+        """Closes the store that sync calls opened in a thread of its own, and ends the thread. Blocks until then."""
+        if self._thread is not None:
+            self.run_in_thread(self.close())
+            self.end_thread()
 
     def end_thread(self) -> None:
         """Ends the thread this home started, if it did."""

@@ -152,7 +152,7 @@ class Horae(Definitions):
         self.specs()  # says what is wrong with them before anything is opened
         if self.home.is_idle_elsewhere and self.url != "sqlite://":
             # Sync calls before this opened the store in a thread of their own; it is not needed any more.
-            await asyncio.to_thread(self.stop)
+            await asyncio.to_thread(self.home.leave_thread)
         self.home.settle_here()
         store = await self.home.store()
         tools = self.make_tools(store, simulated=host is not None)
