@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.engine.world import after, clock, offsets, oldest_first, only_run, reports, simulate, states, tasks
 
-from horae import Every, Horae, HoraeError, Run, Window
+from horae import Cron, Every, Horae, HoraeError, Run, Window
 from horae.core import ids
 from horae.errors import Conflict, InvalidInput, InvalidTime, JobNotFound, RunNotFound
 from horae.testing.simulation import Simulation
@@ -209,6 +209,83 @@ def test_a_backfill_of_nothing_of_naive_times_or_of_the_future_is_refused(
         assert len(await app.runs()) == count
 
     simulate(app, body)
+
+
+def test_a_replay_of_some_tasks_sees_what_the_others_returned_in_the_run_it_replays() -> None:
+    app = Horae("sqlite://")
+    seen: list[tuple[str, dict[str, Any]]] = []
+    etl = app.job("etl", Cron("0 1 * * *"))
+
+    @etl.task
+    def extract() -> int:
+        return len(seen)
+
+    @etl.task
+    def transform(run: Run) -> str:
+        seen.append((run.task_name, dict(run.results)))
+        return f"of {run.results['extract']}"
+
+    @etl.task
+    def count() -> int:
+        return 7
+
+    @etl.task
+    def load(run: Run) -> None:
+        seen.append((run.task_name, dict(run.results)))
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("2h")
+        (first,) = await app.runs()
+        one = await app.replay(first.run_id, "again", task="load")
+        await sim.advance("1m")
+        onwards = await app.replay(one, "from there", task="load", onwards=True)
+        await sim.advance("1m")
+        several = await app.replay(first.run_id, "from there", task="transform", onwards=True)
+        await sim.advance("1m")
+        assert [task.name for task in (await app.report(several)).tasks] == ["transform", "count", "load"]
+        assert [task.name for task in (await app.report(onwards)).tasks] == ["load"]
+        with pytest.raises(InvalidInput, match="none is named"):
+            await app.replay(first.run_id, "why", onwards=True)
+        with pytest.raises(InvalidInput, match="has no task"):
+            await app.replay(first.run_id, "why", task="unload", onwards=True)
+
+    simulate(app, body)
+    before = {"extract": 0, "transform": "of 0", "count": 7}
+    assert seen == [
+        ("transform", {"extract": 0}),
+        ("load", before),
+        ("load", before),
+        ("load", before),
+        ("transform", {"extract": 0}),
+        ("load", before),
+    ]
+
+
+def test_a_later_task_of_a_run_that_goes_on_elsewhere_sees_all_results_though_the_first_asks_for_none() -> None:
+    app = Horae("sqlite://")
+    seen: list[dict[str, Any]] = []
+    etl = app.job("etl", Cron("0 1 * * *"))
+
+    @etl.task
+    def first() -> int:
+        return 1
+
+    @etl.task
+    async def second() -> int:
+        await asyncio.sleep(600)
+        return 2
+
+    @etl.task
+    def third(run: Run) -> None:
+        seen.append(dict(run.results))
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("1h1m")
+        await sim.crash()
+        await sim.advance("1h")
+
+    simulate(app, body)
+    assert seen == [{"first": 1, "second": 2}]
 
 
 def test_a_replay_is_a_new_run_of_the_old_slot_with_its_payload() -> None:

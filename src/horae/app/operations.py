@@ -155,8 +155,8 @@ class Operations:
     async def cancel(self, run_id: str) -> RunState:
         return await self._command(lambda commands: commands.cancel(run_id))
 
-    async def replay(self, run_id: str, reason: str, task: str | None = None) -> RunRef:
-        return await self._command(lambda commands: commands.replay(run_id, reason, task))
+    async def replay(self, run_id: str, reason: str, task: str | None = None, onwards: bool = False) -> RunRef:  # noqa: FBT001, FBT002 - the contract's
+        return await self._command(lambda commands: commands.replay(run_id, reason, task, onwards=onwards))
 
     async def get_job(self, name: str) -> JobRecord:
         return await self._query(lambda queries: queries.get_job(name))

@@ -145,6 +145,7 @@ def _add_run(actions: Commands[Parser]) -> None:
     added = _run(action(actions, "replay", "Do again what a run did, or one of its tasks."))
     added.add_argument("--reason", required=True, metavar="TEXT", help="why, for whoever reads the history")
     added.add_argument("--task", metavar="NAME", help="only this task")
+    added.add_argument("--onwards", action="store_true", help="with --task: that task and all after it")
 
 
 def _add_node(actions: Commands[Parser]) -> None:

@@ -186,7 +186,8 @@ def _cancel(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
 
 
 def _replay(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    _done(screen, catalog.call("replay", run_id=arguments.id, reason=arguments.reason, task=arguments.task))
+    asked = {"reason": arguments.reason, "task": arguments.task, "onwards": arguments.onwards}
+    _done(screen, catalog.call("replay", run_id=arguments.id, **asked))
 
 
 def _done(screen: Screen, answer: Any) -> None:

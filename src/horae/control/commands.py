@@ -179,14 +179,20 @@ class Commands(Asking):
         states = await self._asked(lambda: self._store.cancel([str(run_id)], by=self._by, reason=reason))
         return states[0]
 
-    async def replay(self, run_id: str, reason: str, task: str | None = None) -> RunRef:
-        """A new run of what an old one did, or of one of its tasks."""
+    async def replay(self, run_id: str, reason: str, task: str | None = None, *, onwards: bool = False) -> RunRef:
+        """A new run of what an old one did, or of one of its tasks; `onwards`: of that task and all after it. The tasks
+        that are left out keep what they returned in the old run."""
         if not isinstance(reason, str) or not reason.strip():
             raise InvalidInput("A replay needs a reason", hint="Say why, for whoever reads the history.")
         ids.checked_text(reason, "reason")
         await self._may_touch(str(run_id), "replay its runs")
         history = await self._asked(lambda: self._store.history(str(run_id)))
-        tasks = None if task is None else (task,)
+        tasks: tuple[str, ...] | None = None if task is None else (task,)
+        if onwards:
+            if task is None:
+                raise InvalidInput("A replay goes onwards from a task, and none is named", hint="Name it: task=…")
+            names = [each.name for each in history.tasks]
+            tasks = tuple(names[names.index(task) :]) if task in names else tasks
         return await self._admit(
             Admission(
                 history.record.job_name, Origin.REPLAY, self._by, replay_of=str(run_id), tasks=tasks, reason=reason

@@ -234,6 +234,8 @@ class ReplayRun(Asked, frozen=True, kw_only=True):
     """Why it is done again; kept with the new run."""
     task: Name | None = None
     """Only this task."""
+    onwards: bool = False
+    """This task and all after it."""
 
 
 class OfOutput(Asked, frozen=True, kw_only=True):

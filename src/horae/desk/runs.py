@@ -98,7 +98,7 @@ class Runs(Part):
         return shapes.Cancelled(run_id=asked.run_id, state=str(state), message=told)
 
     async def replay(self, asked: asking.ReplayRun) -> shapes.Admitted:
-        found = await self.service.commands.replay(asked.run_id, asked.reason, asked.task)
+        found = await self.service.commands.replay(asked.run_id, asked.reason, asked.task, onwards=asked.onwards)
         history = await self.service.store.history(found.run_id)
         return shapes.Admitted(
             run_id=found.run_id,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from horae.engine.completer import Completer
@@ -18,15 +20,17 @@ from horae.engine.live import LiveRun
 from horae.engine.parts import Part, Shared, breathe
 from horae.engine.runner import Runner
 from horae.engine.wakeup import Alarm
-from horae.errors import StoreConflict, StoreError
+from horae.errors import RunNotFound, StoreConflict, StoreError
 from horae.events import Claimed, LoopFailed, Planned, RunPassed, RunStarted
-from horae.store.port import Capacity, Claim
+from horae.store.port import Capacity, Claim, Origin
 from horae.store.repeat import repeated
 
 PATIENCE = 1.0
 """How long due jobs may wait for a free slot before they are planned without one."""
 LATENESS = 5.0
 """Seconds behind its slots from which on a node plans ahead of its slots."""
+LONGEST_CHAIN = 50
+"""Replays of replays whose results are looked for."""
 GATHER = 0.004
 """How long single free slots are gathered before the next claim, while runs are waiting."""
 
@@ -210,8 +214,9 @@ class Dispatcher(Part):
 
     def _needs_preparation(self, run: LiveRun) -> bool:
         tasks = run.claim.definition.spec.tasks
-        for start in run.claim.starts:
-            task = tasks[start.position]
+        # A later task may ask for the results of one that finished before this claim, though the first does not.
+        asking = tasks if self._resumes(run) else [tasks[start.position] for start in run.claim.starts]
+        for task in asking:
             handler = self._registry.resolve(run.job_name, task)
             if handler is not None and handler.takes_run:
                 return True
@@ -240,13 +245,32 @@ class Dispatcher(Part):
                 self._begin(run)
 
     def _resumes(self, run: LiveRun) -> bool:
-        """Whether tasks of this run may have finished elsewhere, and later ones may ask for their results."""
-        return run.claim.fence > 1 and len(run.claim.definition.spec.tasks) > 1
+        """Whether tasks of this run, or of the run that it replays, may have finished elsewhere, and later ones may ask
+        for their results."""
+        has_past = run.claim.fence > 1 or run.claim.origin == Origin.REPLAY
+        return has_past and len(run.claim.definition.spec.tasks) > 1
+
+    async def _results_so_far(self, run: LiveRun) -> dict[str, Any]:
+        """What tasks of this run returned; of a replay of some tasks, also what the others returned in the run that it
+        replays."""
+        history = await repeated(lambda: self._store.history(run.run_id))
+        found, own = dict(history.results), {task.name for task in history.tasks}
+        for _ in range(LONGEST_CHAIN):
+            replayed = history.record.replay_of
+            if replayed is None:
+                break
+            try:
+                history = await repeated(partial(self._store.history, replayed))
+            except RunNotFound:
+                break  # retention has deleted it
+            found = {name: value for name, value in history.results.items() if name not in own} | found
+            own |= {task.name for task in history.tasks}
+        return found
 
     async def _prepare_one(self, run: LiveRun) -> None:
         try:
             if self._resumes(run):
-                run.results.update((await repeated(lambda: self._store.history(run.run_id))).results)
+                run.results.update(await self._results_so_far(run))
             if first_time(run.claim):
                 await self._caller.started(run)
         except StoreError as error:
