@@ -132,7 +132,8 @@ class RunReleased(NamedTuple):
 
 
 class RunEnded(NamedTuple):
-    """Emitted when the catalog has taken down the end of a run; `seconds` is the time since this node began with it."""
+    """Emitted when the catalog has taken down the end of a run; `seconds` is the time since its first start,
+    parked time included, as in the catalog."""
 
     run_id: str
     job: str

@@ -11,7 +11,7 @@ from tests.engine.world import after, attempts, clock, offsets, only_report, onl
 from horae import Every, Horae, Retry, Run
 from horae.core.ids import attempt_id
 from horae.core.policy import parse_retry
-from horae.events import RunParked
+from horae.events import RunEnded, RunParked
 from horae.testing.simulation import Simulation
 
 
@@ -178,5 +178,24 @@ def test_many_retries_due_at_one_time_all_start_then(slots: int) -> None:
     async def body(sim: Simulation) -> None:
         await sim.advance("24h5m")
         assert offsets(await sim.advance("1h")) == ["1 day, 0:10:00"] * 20
+
+    simulate(app, body)
+
+
+def test_a_run_that_was_tried_again_lasts_from_its_first_start_to_its_end_everywhere() -> None:
+    app = Horae("sqlite://")
+    flaky(app, 2, Retry(2, "30s"))
+    ended: list[RunEnded] = []
+    app.events.listen(ended.append, RunEnded)
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("25h")
+        run = await only_run(app)
+        assert run.completed_at is not None
+        assert run.started_at is not None
+        lasted = (run.completed_at - run.started_at).total_seconds()
+        assert [event.seconds for event in ended] == [pytest.approx(lasted, abs=0.01)]
+        assert lasted >= 60
+        assert 'scheduler_job_execution_duration_seconds_sum{job="flaky"} 60' in app.metrics.render()
 
     simulate(app, body)

@@ -200,7 +200,7 @@ class Completer(Part):
                 self._stream.emit(RunReleased(run.run_id, run.job_name, "released"))
         else:
             self._forget(run)
-            seconds = self._loop.time() - run.claimed
+            seconds = run.claim.elapsed_ms / 1000 + self._loop.time() - run.claimed
             state = str(answer.state or "ENDED")
             if self._stream.wanted(RunEnded):
                 self._stream.emit(RunEnded(run.run_id, run.job_name, state, run.stop, seconds))

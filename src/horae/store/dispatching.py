@@ -166,6 +166,7 @@ async def _start(work: Work, runs: list[RunRow], capacity: Capacity) -> None:
                 compiled.definition.spec.payload if run.payload is None else optional_json(run.payload),
                 run.spent_ms,
                 wakes,
+                0 if run.started_at is None else work.now - run.started_at,
             )
         )
 

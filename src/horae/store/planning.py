@@ -32,8 +32,8 @@ WORTH_SENDING = 50
 """Births from which on it pays to have a store write their cursors while the rest is worked out."""
 _SCHEDULED = ("SCHEDULE", False, None, None)
 """Origin, recovery and coverage of a claim's run in the plain case."""
-_FRESH = (0, None)
-"""What it has spent already, and which retry waits: nothing."""
+_FRESH = (0, None, 0)
+"""What it has spent already, which retry waits, how long ago it first started: nothing."""
 
 _Alone = tuple[int, int, int, str]
 """The one slot that is due and the one after it, in milliseconds, then its second and its key."""

@@ -152,6 +152,8 @@ class Claim(NamedTuple):
     """How long it was RUNNING in earlier stretches: the execution timeout counts them too."""
     wake_ms: int | None = None
     """When a retry that waits beside `starts` is due, as `Settled.wake_at`."""
+    elapsed_ms: int = 0
+    """How long ago it started for the first time: its duration counts from there, parked time included."""
 
     @property
     def job_name(self) -> str:

@@ -138,6 +138,7 @@ def claim(catalog: Catalog, run: Run, starts: tuple[Start, ...], wake_at: dateti
         run.payload,
         run.spent // _MILLISECOND,
         None if wake_at is None else _milliseconds(wake_at),
+        0 if run.started_at is None else (run.stretch_at - run.started_at) // _MILLISECOND,
     )
 
 
