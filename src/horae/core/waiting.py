@@ -142,7 +142,7 @@ def wait_of(run: WaitingRun, around: Around) -> Wait | None:
     """What a run waits for; None where nothing keeps it, and a node is about to claim it."""
     if run.state is RunState.QUEUED:
         behind = around.ahead.get(run.run_id, ())
-        return Wait(WaitingFor.PREVIOUS_RUN, _named(behind, around) or "the run of its job before it")
+        return Wait(WaitingFor.PREVIOUS_RUN, _named(behind) or "the run of its job before it")
     if run.state is not RunState.PENDING:
         return None
     is_due = run.not_before is not None and run.not_before <= around.now
@@ -184,12 +184,12 @@ def _full(run: WaitingRun, around: Around) -> Wait | None:
     requires = run.requires
     pool = None if requires.pool is None else around.pools.get(requires.pool)
     if pool is not None and len(pool.holders) >= pool.limit:
-        held = _named(pool.holders, around)
+        held = _named(pool.holders) if around.names_others else ""
         taken = f"{len(pool.holders)} of {pool.limit}" + (f": {held}" if held else "")
         return Wait(WaitingFor.POOL, f"the pool {shown(requires.pool)} is full ({taken})")
     running = around.running.get(run.job, ())
     if requires.max_concurrent is not None and len(running) >= requires.max_concurrent:
-        said = f"{run.job} runs {len(running)} of {requires.max_concurrent} at once ({_named(running, around)})"
+        said = f"{run.job} runs {len(running)} of {requires.max_concurrent} at once ({_named(running)})"
         return Wait(WaitingFor.CAPACITY, said)
     able = [node for node in around.nodes if node.can_run(requires)]
     if all(node.free is not None and node.free <= 0 for node in able):
@@ -209,11 +209,9 @@ def _dependencies(run: WaitingRun, around: Around) -> str:
     return ", ".join(f"{name} ({'no run yet' if state is None else state})" for name, state in unmet.items())
 
 
-def _named(runs: Iterable[Holder], around: Around) -> str:
-    """The first few runs; nothing where the reader may not know them."""
+def _named(runs: Iterable[Holder]) -> str:
+    """The first few runs, and how many more there are."""
     found = list(runs)
-    if not found or not around.names_others:
-        return ""
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return "; ".join(str(each) for each in found[:MOST_NAMED]) + more
 
