@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -305,6 +307,18 @@ def test_a_job_added_to_a_running_app_is_written_within_a_moment(tmp_path: Path)
 def test_what_is_wrong_with_an_app_is_said_where_it_is_made(options: dict[str, Any], error: type[HoraeError]) -> None:
     with pytest.raises(error):
         Horae(**options)
+
+
+@pytest.mark.parametrize("name", ["ipykernel", "IPython"])
+def test_a_program_that_imports_what_notebooks_use_is_no_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    imported = ModuleType(name)
+    imported.get_ipython = lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, imported)
+    app = make(tmp_path)
+    with pytest.raises(InvalidDefinition, match="twice"):
+        app.job("a", Every("1h"))
 
 
 def test_definitions_that_cannot_be_are_refused_where_they_are_written(tmp_path: Path) -> None:

@@ -410,5 +410,7 @@ def in_order(specs: Sequence[JobSpec]) -> list[JobSpec]:
 
 
 def _interactive() -> bool:
-    """In a notebook or a shell, running a cell again defines its jobs again."""
-    return hasattr(sys, "ps1") or "ipykernel" in sys.modules
+    """Whether somebody types: in Python's prompt, in IPython or in a notebook, where a cell is run again and again. A
+    program that only imports IPython is none."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return hasattr(sys, "ps1") or (shell is not None and shell() is not None)
