@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.store.databases import Databases
@@ -187,7 +188,7 @@ def test_a_store_that_breaks_off_at_the_very_moment_a_node_leaves_does_not_keep_
         app.home.settle_here()
         at_work = asyncio.Event()
 
-        async def sweep(limit: int = 500) -> int:
+        async def sweep(limit: int = 500, **given: Any) -> int:
             """As a driver does that is cancelled, cancels its statement, and finds the connection gone."""
             at_work.set()
             try:

@@ -188,19 +188,25 @@ class Horae(Definitions):
             if self._phase in ("starting", "stopping"):
                 raise Conflict(f"This app is {self._phase} just now", hint="Wait for that first.")
             running, self._phase = self._phase == "running", "stopping"
+        engine = self.engine
         try:
-            if running and self.engine is not None:
-                await self.engine.stop()
+            if running and engine is not None:
+                await engine.stop()
         finally:
-            self.engine = None
+            # A simulated crash in the middle of it has taken the engine away: what comes after is another life's.
+            if self.engine is engine:
+                await self._shut_store(between)
+
+    async def _shut_store(self, between: Callable[[], Awaitable[None]] | None) -> None:
+        self.engine = None
+        try:
+            if between is not None:
+                await between()
+        finally:
             try:
-                if between is not None:
-                    await between()
+                await self.home.close()
             finally:
-                try:
-                    await self.home.close()
-                finally:
-                    self._phase = "stopped"
+                self._phase = "stopped"
 
     def forget_engine(self) -> Engine | None:
         """For simulations: takes the engine away as a crash does."""

@@ -179,11 +179,13 @@ class Scheduler:
                 self._tell(events.PollingStopRequested(self._now()))
             await self.app.shut()
         finally:
-            if polls:
-                self._tell(events.PollingStopped(self._now()))
-            self._enter(SchedulerState.STOPPED)
-            self._ending = self._loop = None
-            self._tell(events.SchedulerStopped(self._now()))
+            # A simulated crash in the middle of it: what comes after is another life's.
+            if self._ending is asyncio.current_task():
+                if polls:
+                    self._tell(events.PollingStopped(self._now()))
+                self._enter(SchedulerState.STOPPED)
+                self._ending = self._loop = None
+                self._tell(events.SchedulerStopped(self._now()))
 
     def _is_called_back(self, task: asyncio.Task[Any] | None) -> bool:
         engine = self.app.engine
@@ -194,6 +196,8 @@ class Scheduler:
     def _forget(self) -> None:
         """What is left when the process is killed: nothing but the catalog."""
         self._state = SchedulerState.UNINITIALIZED
+        if self._ending is not None:
+            self._ending.cancel()
         self._identifier = self._beginning = self._ending = self._loop = None
         self._polls = False
         self._retrying, self._errors = {}, {}
