@@ -78,9 +78,11 @@ from datetime import date, timedelta
 from typing import Any, ClassVar
 
 _LONGEST_QUOTE = 120
-_IN_ADDRESS = re.compile(r"([A-Za-z][\w+.-]*://[^\s\"'/@:]*):[^\s\"']*@")
-"""Up to the last @ of the word: a password may have one too."""
-_AS_PARAMETER = re.compile(r"(?i)(password=)(?:'[^']*'|[^\s&\"']+)")
+_WORDS = re.compile(r'([\s"]+)')
+_MENTIONED = re.compile(r"(?i)passw|pwd")
+_AS_PARAMETER = re.compile(
+    r"""(?i)((?:password|passwd|pwd)(?:\s{0,3}=|"\s{0,3}:)\s{0,3})(?:'(?:[^'\\]|\\.)*'|"[^"]*"|[^\s&"',;]+)"""
+)
 
 
 def told(value: object) -> str:
@@ -95,10 +97,21 @@ def told(value: object) -> str:
 
 def without_passwords(text: str) -> str:
     """Text with the passwords of addresses taken out: `postgresql://user:…@host/db`, `password=…`. Every error and log
-    line goes through here, since drivers and users put addresses into their words."""
+    line goes through here, since drivers and users put addresses into their words. It takes time in proportion to the
+    text, which may be anybody's."""
     if "://" in text:
-        text = _IN_ADDRESS.sub(r"\1:…@", text)
-    return _AS_PARAMETER.sub(r"\1…", text) if "assword" in text or "ASSWORD" in text else text
+        text = "".join(_without_login(word) if "://" in word else word for word in _WORDS.split(text))
+    return _AS_PARAMETER.sub(r"\1…", text) if _MENTIONED.search(text) else text
+
+
+def _without_login(word: str) -> str:
+    scheme, _, rest = word.partition("://")
+    place, slash, path = rest.partition("/")
+    if "@" not in place and scheme.endswith(("postgresql", "postgres")):
+        place, slash, path = rest, "", ""  # a password with a slash in it
+    login, at, host = place.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return f"{scheme}://{user}:…@{host}{slash}{path}" if at and colon else word
 
 
 def shown(value: object) -> str:

@@ -174,7 +174,14 @@ _RECORD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message",
 _ENCODER = JSONEncoder(default=_plain, allow_nan=False)
 
 
-class JsonFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """Takes passwords out of tracebacks: drivers put addresses into their errors."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return without_passwords(super().formatException(ei))
+
+
+class JsonFormatter(_Formatter):
     """One JSON object a line: time (RFC 3339, UTC, milliseconds), level, logger, message, event, fields, exception.
 
     `event` and `exception` are there only where there is one. `fields` holds every attribute of the record that logging
@@ -194,12 +201,13 @@ class JsonFormatter(logging.Formatter):
         event = fields.pop("event", None) if hasattr(record, PREFIX + "event") else None
         if event is not None:
             line["event"] = event
+        fields = {key: without_passwords(value) if isinstance(value, str) else value for key, value in fields.items()}
         if fields:
             line["fields"] = fields
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         elif record.exc_text:
-            line["exception"] = record.exc_text
+            line["exception"] = without_passwords(record.exc_text)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         try:
@@ -210,7 +218,7 @@ class JsonFormatter(logging.Formatter):
             return _ENCODER.encode(line)
 
 
-class TextFormatter(logging.Formatter):
+class TextFormatter(_Formatter):
     """A line for people, with the time in UTC."""
 
     converter = staticmethod(time.gmtime)

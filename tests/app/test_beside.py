@@ -43,7 +43,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     found.mkdir(mode=0o755)
     (found / "jobs.toml").write_text(JOBS)
     (found / "reports.py").write_text(CODE)
-    (found / "reports.py").chmod(0o644)
+    (found / "package" / "__pycache__").mkdir(parents=True)
+    for name in ("helpers.py", "package/__init__.py", "package/native.so"):
+        (found / name).touch()
+    for each in found.rglob("*"):
+        each.chmod(0o755 if each.is_dir() else 0o644)
     yield found
     for name in set(sys.modules) - before:
         del sys.modules[name]
@@ -78,7 +82,21 @@ def test_a_definition_that_comes_another_way_gets_nothing_from_beside_the_target
     assert sys.modules["reports"].ran == ["nightly", "nightly"]
 
 
-@pytest.mark.parametrize(("name", "mode"), [("reports.py", 0o666), ("reports.py", 0o664), (".", 0o777), (".", 0o775)])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("reports.py", 0o666),
+        ("reports.py", 0o664),
+        ("jobs.toml", 0o666),
+        ("helpers.py", 0o666),
+        ("package", 0o777),
+        ("package/__pycache__", 0o777),
+        ("package/native.so", 0o666),
+        (".", 0o777),
+        (".", 0o775),
+        (".", 0o1777),
+    ],
+)
 def test_code_that_others_can_write_is_not_imported_and_the_log_says_why(
     folder: Path, name: str, mode: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -136,3 +154,29 @@ def test_a_package_beside_the_target_is_looked_through_for_files_that_others_can
     (package / "load.py").chmod(0o646)
     with pytest.raises(TaskNotFound, match=r"load\.py can be written by other users"):
         handler_beside(folder / "jobs.toml", "etl.load.run")
+
+
+def test_a_folder_that_others_can_write_is_refused_however_it_is_reached(folder: Path) -> None:
+    folder.chmod(0o1777)
+    (folder / "sub").mkdir(mode=0o755)
+    link = folder.parent / "link"
+    link.symlink_to(folder)
+    for file in (folder / "sub" / ".." / "jobs.toml", link / "jobs.toml"):
+        with pytest.raises(TaskNotFound, match="can be written by other users"):
+            handler_beside(file, "reports.nightly")
+
+
+def test_code_behind_a_link_is_as_open_as_the_place_it_lies_in(folder: Path) -> None:
+    shared = folder.parent / "shared"
+    shared.mkdir()
+    (shared / "tasks.py").write_text("def run(): ...\n")
+    shared.chmod(0o777)
+    (folder / "tasks.py").symlink_to(shared / "tasks.py")
+    with pytest.raises(TaskNotFound, match="shared can be written by other users"):
+        handler_beside(folder / "jobs.toml", "tasks.run")
+
+
+def test_a_link_that_leads_nowhere_is_a_reason_and_no_crash(folder: Path) -> None:
+    (folder / "lost.py").symlink_to(folder / "nowhere.py")
+    with pytest.raises(TaskNotFound, match="cannot be looked at: No such file"):
+        handler_beside(folder / "jobs.toml", "reports.nightly")

@@ -44,7 +44,7 @@ def test_a_run_that_a_node_can_take_waits_for_nothing() -> None:
         (replace(PENDING, state=RunState.QUEUED), "previous_run: the run of its job before it"),
         (
             replace(PENDING, stored="dependencies", not_before=None),
-            "dependencies: its dependencies are looked at again shortly",
+            "dependencies: runs of the jobs that it depends on",
         ),
     ],
 )

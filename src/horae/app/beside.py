@@ -10,24 +10,30 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from horae.app.loading import Function, callables
 from horae.errors import TaskNotFound, shown
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_CODE = (".py", ".pyc", ".pyd", ".so")
+MOST_LOOKED_AT = 50_000
+"""Files and folders that are looked at."""
 
 
 def handler_beside(file: Path, path: str) -> Function | None:
     """What a job file's `python = "module.function"` names in the folder of the file; None where the folder has no such
     module. Raises TaskNotFound where it has one that is not to be used, or that does not have the function."""
-    folder = file.absolute().parent
+    folder = file.resolve().parent
     module_name = path.partition(":")[0] if ":" in path else path.rpartition(".")[0]
     root = module_name.partition(".")[0]
-    found = _source(folder, root) if root.isidentifier() else None
-    if found is None:
+    if not root.isidentifier() or not _has_module(folder, root):
         return None
-    writable = writable_by_others(folder, found)
+    try:
+        writable = writable_by_others(file)
+    except OSError as error:
+        writable = f"it cannot be looked at: {error.strerror or error}"
     if writable is not None:
         raise TaskNotFound(
             f"{shown(path)} is not imported from {folder}: {writable}",
@@ -35,43 +41,63 @@ def handler_beside(file: Path, path: str) -> Function | None:
         )
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+    _check_origin(path, root, folder)
+    find = callables([root])
+    assert find is not None
+    found = find(path)
+    # Again: another folder of the path may have a module of that name, and come first.
+    _check_origin(path, root, folder)
+    return found
+
+
+def writable_by_others(file: Path) -> str | None:
+    """Who else can change the code beside a job file, in words; None where nobody can.
+
+    Root and the user of this process may. Whatever could be imported from the folder is looked at, and where links
+    lead; so are the folders above: who can rename one of them can replace the code. Raises OSError.
+    """
+    own = {0, os.geteuid()}
+    target = file.resolve()
+    seen: set[Path] = set()
+    for path in _concerned(target):
+        above = not path.is_relative_to(target.parent)
+        for each in (path, *path.parents) if above else (path,):
+            if each in seen:
+                continue
+            seen.add(each)
+            status = each.stat()
+            # In a sticky folder nobody renames what is another's.
+            is_sticky = bool(status.st_mode & stat.S_ISVTX) and each in target.parent.parents
+            if status.st_uid not in own:
+                return f"{each} belongs to another user"
+            if status.st_mode & _OTHERS and not is_sticky:
+                return f"{each} can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+            if len(seen) > MOST_LOOKED_AT:
+                return f"more than {MOST_LOOKED_AT} files lie there"
+    return None
+
+
+def _concerned(target: Path) -> Iterator[Path]:
+    """The job file, its folder and those above, and what could be imported from the folder, links followed."""
+    folder = target.parent
+    yield target
+    yield folder
+    yield folder.parent
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in (*folders, *(each for each in files if each.endswith(_CODE) and not each.startswith("."))):
+            yield (Path(place) / name).resolve()
+
+
+def _has_module(folder: Path, root: str) -> bool:
+    return (folder / root / "__init__.py").is_file() or (folder / f"{root}.py").is_file()
+
+
+def _check_origin(path: str, root: str, folder: Path) -> None:
     loaded = sys.modules.get(root)
-    if loaded is not None and not _is_within(loaded, folder):
+    origin = getattr(loaded, "__file__", None)
+    if loaded is not None and not (isinstance(origin, str) and Path(origin).resolve().is_relative_to(folder)):
         raise TaskNotFound(
             f"{shown(path)} is not imported from {folder}: another module is called {root} here",
             hint="Give the module beside the job file another name.",
         )
-    find = callables([root])
-    assert find is not None
-    return find(path)
-
-
-def writable_by_others(folder: Path, source: Path) -> str | None:
-    """Who else can change the code: a file or folder on the way, in words; None where nobody can.
-
-    Root and the user of this process may. Folders above are looked at too: who can rename them can replace the code.
-    """
-    own = {0, os.geteuid()}
-    inside = [source, *(parent for parent in source.parents if parent.is_relative_to(folder))]
-    if source.name == "__init__.py":
-        inside += sorted(source.parent.rglob("*.py"))
-    for path in dict.fromkeys(each.resolve() for each in (*inside, *folder.resolve().parents)):
-        status = path.stat()
-        is_sticky_above = bool(status.st_mode & stat.S_ISVTX) and path not in inside
-        if status.st_uid not in own:
-            return f"{path} belongs to another user"
-        if status.st_mode & _OTHERS and not is_sticky_above:
-            return f"{path} can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
-    return None
-
-
-def _source(folder: Path, root: str) -> Path | None:
-    for path in (folder / root / "__init__.py", folder / f"{root}.py"):
-        if path.is_file():
-            return path
-    return None
-
-
-def _is_within(module: object, folder: Path) -> bool:
-    origin = getattr(module, "__file__", None)
-    return isinstance(origin, str) and Path(origin).resolve().is_relative_to(folder.resolve())

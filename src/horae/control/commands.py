@@ -191,7 +191,9 @@ class Commands(Asking):
         if onwards:
             if task is None:
                 raise InvalidInput("A replay goes onwards from a task, and none is named", hint="Name it: task=…")
+            # A run that never started has no tasks of its own yet: it would do the job's.
             names = [each.name for each in history.tasks]
+            names = names or [each.name for each in (await self._job(history.record.job_name)).definition.tasks]
             tasks = tuple(names[names.index(task) :]) if task in names else tasks
         return await self._admit(
             Admission(

@@ -143,7 +143,9 @@ def _verdict(
     if lacking is not None:
         return f"does not start at {rfc3339(chosen)} as things are: it waits for {lacking.reason}, {lacking.detail}"
     stuck = next((run for run in active if run.waiting_for in STUCK), None)
-    if stuck is not None and job.definition.settings.overlap != "allow":
+    settings = job.definition.settings
+    gives_way = settings.overlap in ("allow", "replace") or (settings.overlap == "coalesce" and settings.owes_once)
+    if stuck is not None and not gives_way:
         told = f"{stuck.run_id} comes first, and waits for {stuck.waiting_for}: {stuck.waiting_detail}"
         return f"does not start at {rfc3339(chosen)} as things are: {told}"
     ahead = chosen - now

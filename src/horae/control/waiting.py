@@ -77,10 +77,15 @@ async def with_waits(store: Readable, runs: Sequence[RunRecord], *, names_others
 
 
 async def waiting_now(store: Readable) -> list[RunRecord]:
-    """The newest runs that have not started, LOOKED_AT at most of each state, with what they wait for."""
+    """The newest runs that have not started, LOOKED_AT at most of each state, with what they wait for. Which runs and
+    dependencies these are is not looked up."""
     pending = await store.runs(state=RunState.PENDING, limit=LOOKED_AT)
     queued = await store.runs(state=RunState.QUEUED, limit=LOOKED_AT)
-    return await with_waits(store, (*pending, *queued))
+    waiting = (*pending, *queued)
+    if not waiting:
+        return []
+    around = await look_around(store, waiting, in_detail=False)
+    return [_with_wait(run, around) for run in waiting]
 
 
 async def stuck_now(store: Readable) -> list[StuckRun]:
@@ -92,8 +97,10 @@ async def stuck_now(store: Readable) -> list[StuckRun]:
     ]
 
 
-async def look_around(store: Readable, waiting: Sequence[RunRecord], *, names_others: bool = True) -> Around:
-    """What these runs may be waiting for."""
+async def look_around(
+    store: Readable, waiting: Sequence[RunRecord], *, names_others: bool = True, in_detail: bool = True
+) -> Around:
+    """What these runs may be waiting for; `in_detail`: also which runs and dependencies, at a query for each."""
     pools = {run.requires.pool for run in waiting if run.requires is not None and run.requires.pool is not None}
     limited = any(run.requires is not None and run.requires.max_concurrent is not None for run in waiting)
     running = await store.runs(state=RunState.RUNNING, limit=LOOKED_AT) if pools or limited else ()
@@ -110,8 +117,10 @@ async def look_around(store: Readable, waiting: Sequence[RunRecord], *, names_ot
         await live_nodes(store),
         {name: Pool(limits[name], tuple(of_pools[name])) for name in pools if name in limits},
         of_jobs,
-        await _ahead(store, [run for run in waiting if run.state is RunState.QUEUED]),
-        await _dependencies(store, [run for run in waiting if run.waiting_for == WaitingFor.DEPENDENCIES]),
+        await _ahead(store, [run for run in waiting if in_detail and run.state is RunState.QUEUED]),
+        await _dependencies(
+            store, [run for run in waiting if in_detail and run.waiting_for == WaitingFor.DEPENDENCIES]
+        ),
         names_others,
     )
 

@@ -200,7 +200,10 @@ def _full(run: WaitingRun, around: Around) -> Wait | None:
 
 
 def _dependencies(run: WaitingRun, around: Around) -> str:
-    latest = around.dependencies.get(run.run_id) or dict.fromkeys(run.requires.depends_on)
+    latest = around.dependencies.get(run.run_id)
+    if latest is None:
+        known = ", ".join(run.requires.depends_on) if around.names_others else ""
+        return known or "runs of the jobs that it depends on"
     unmet = {name: state for name, state in sorted(latest.items()) if state is not RunState.COMPLETED}
     if not unmet:
         return "its dependencies are looked at again shortly"

@@ -98,6 +98,8 @@ class Engine:
         self.completer = Completer(shared, self.runner, self._caller, self._slot_freed)
         self.keeper = Keeper(shared, self.runner, self.completer, self.dispatcher, self._rejoin, self._retune)
         self.learner = Learner(shared, inline=host is not None)
+        self._reported = registry.names
+        self.keeper.describe = self._describe
         self.runner.owner = self.completer
         self.runner.opener = lambda run, limit: store.transact(
             self.node, run.run_id, run.claim.run_no, run.claim.fence, limit
@@ -151,7 +153,13 @@ class Engine:
     async def _join(self) -> None:
         for part in (self.dispatcher, self.completer, self.keeper):
             part.node = self.node
-        details = {
+        details = self._details()
+        await repeated(lambda: self._store.join(self.node, name=self._name, details=details))
+
+    def _details(self) -> dict[str, Any]:
+        """What the node says of itself."""
+        self._reported = self._registry.names
+        return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "slots": self.ledger.slots,
@@ -159,7 +167,11 @@ class Engine:
             "handlers": sorted(self._registry.names)[:MOST_TOLD],
             "modules": list(self._given[1].modules),
         }
-        await repeated(lambda: self._store.join(self.node, name=self._name, details=details))
+
+    async def _describe(self) -> None:
+        """Tells of handlers that this node has learned since: others would take them for gone."""
+        if self._registry.names != self._reported:
+            await self._store.describe(self.node, self._details())
 
     async def _rejoin(self) -> None:
         gone, self.node = self.node, uuid4()

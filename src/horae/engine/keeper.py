@@ -58,6 +58,7 @@ class Keeper(Part, Recovery):
         self._retune = retune
         self._system: Mapping[str, Any] = {}
         self.node: UUID
+        self.describe: Callable[[], Awaitable[None]]
         self.alarm = Alarm(self._loop)
         self._beaten = self._loop.time()
         self._watched: dict[str, Watch] = {}
@@ -156,6 +157,7 @@ class Keeper(Part, Recovery):
             await self._kept("sweep", self._sweep)
 
     async def _sweep(self) -> None:
+        await self.describe()
         grace = timedelta(seconds=self._tuning.handler_grace)
         swept = await self._store.sweep(handler_grace=grace)
         if swept:

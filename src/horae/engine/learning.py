@@ -19,6 +19,8 @@ from horae.store.port import RunRecord
 
 SPACING = 1.0
 """Seconds between two looks, at the least."""
+SELDOM = 10.0
+"""The same where nothing may be imported, and there is only something to tell."""
 LOOKED_AT = 1000
 MOST_TOLD = 100_000
 _log = logging.getLogger("horae.engine")
@@ -40,7 +42,7 @@ class Learner(Part):
         """Looks for as long as it is not cancelled: when the catalog has changed, and every now and then. Calls
         `learned` when this node has something new."""
         while True:
-            await asyncio.sleep(SPACING)
+            await asyncio.sleep(SPACING if self._tuning.modules else SELDOM)
             await self.alarm.wait(self._loop.time() + self._tuning.sweep_every)
             try:
                 if await self.look():

@@ -43,7 +43,7 @@ from horae.store.records import (
     Totals,
 )
 from horae.store.requests import apply_requests
-from horae.store.rows import optional_moment
+from horae.store.rows import optional_moment, to_json
 from horae.store.settling import Settler, plain_definitions
 from horae.store.vaulting import Vaulted
 from horae.store.visiting import Visited
@@ -206,6 +206,10 @@ class Catalog(Vaulted, Boarded, Visited):
         except BaseException:
             await self.driver.free_lock(node)
             raise
+
+    async def describe(self, node: UUID, details: Mapping[str, Any]) -> None:
+        async with self._work() as work:
+            await work.transaction.rows("describe_node", node=str(node), details=to_json(dict(details)))
 
     async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
         async with self._work() as work:

@@ -20,6 +20,8 @@ from horae.store.work import Active, RunRow, Work
 
 MOST_REPORTED = 1000
 """Handlers that a node reports at most."""
+LOOKED_AT = 5000
+"""Runs that are looked at in one sweep."""
 _ABOVE = 1_000_000
 """Where tasks are put while they change places, above every position."""
 
@@ -34,6 +36,17 @@ class Handlers(NamedTuple):
 
 async def known_handlers(work: Work, since: int) -> Handlers:
     """What live nodes have, and what nodes had that ended after `since`."""
+    # Nodes do not change within a transaction, and a batch may ask for each of its jobs.
+    known: Handlers | None = work.handlers
+    if since == work.now and known is not None:
+        return known
+    found = await _read_handlers(work, since)
+    if since == work.now:
+        work.handlers = found
+    return found
+
+
+async def _read_handlers(work: Work, since: int) -> Handlers:
     live: set[str] = set()
     ended = []
     is_known = True
@@ -51,7 +64,7 @@ async def with_lacks(work: Work, active: Active) -> Active:
     """The same runs; those that wait for a handler which no live node has say for which."""
     waiting = [number for number, run, _ in active.values() if run.state is RunState.PENDING and run.judged]
     handlers = await known_handlers(work, work.now) if waiting else None
-    if handlers is None or handlers.live is None:
+    if handlers is None or not handlers.live:
         return active
     found = dict(active)
     required = {row[0]: row[1] for row in await work.transaction.rows("requires_of_runs", runs=waiting)}
@@ -69,23 +82,32 @@ async def settle_gone(work: Work, grace: timedelta, limit: int) -> tuple[int, li
     if not handlers.live:
         return 0, []
     had = to_json(sorted(handlers.live))
-    rows = await work.transaction.rows("runs_without_handler", handlers=had, due=due, limit=limit)
-    if not rows:
+    rows = await work.transaction.rows("runs_without_handler", handlers=had, due=due, limit=LOOKED_AT)
+    keys = {(row[1], version) for row in rows for version in (row[3], row[4])}
+    await work.cache.load(work.transaction, sorted(keys))
+
+    def waits_in_vain(job: str, version: int, present: int, since: int) -> bool:
+        assert handlers.live is not None
+        missing = work.cache[job, version].handlers - handlers.live
+        last_had = max((at for at, names in handlers.ended if not missing.isdisjoint(names)), default=None)
+        named = work.cache[job, present].handlers
+        return is_gone(missing, named, moment(since), optional_moment(last_had), work.moment, grace)
+
+    # Judged before anything is locked, and again under the locks: most runs wait for what will come.
+    since = {row[0]: row[2] for row in rows if waits_in_vain(row[1], row[3], row[4], row[2])}
+    since = dict(list(since.items())[:limit])
+    if not since:
         return 0, []
-    jobs = await work.lock_jobs(uuids=sorted({row[1] for row in rows}))
-    since = {row[0]: row[2] for row in rows}
+    jobs = await work.lock_jobs(uuids=sorted({row[1] for row in rows if row[0] in since}))
     runs = await work.lock_runs(sorted(since))
     settled, ended = 0, []
     for run in runs.values():
         job = jobs.get(run.job_uuid)
         if job is None or run.state != "PENDING" or run.version == job.version:
             continue
-        own, present = work.cache[run.job_uuid, run.version], work.definition(job)
-        missing = own.handlers - handlers.live
-        last_had = max((at for at, names in handlers.ended if not missing.isdisjoint(names)), default=None)
-        waited, last = moment(since[run.run_no]), optional_moment(last_had)
-        if not is_gone(missing, present.handlers, waited, last, work.moment, grace):
+        if not waits_in_vain(run.job_uuid, run.version, job.version, since[run.run_no]):
             continue
+        own, present = work.cache[run.job_uuid, run.version], work.definition(job)
         settled += 1
         if not await _move(work, run, job, own, present):
             work.end_unstarted(run.run_no, RunState.FAILED, GONE)

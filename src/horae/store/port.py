@@ -271,6 +271,9 @@ class Store(Protocol):
         """Registers an incarnation and takes its liveness lock. Raises NodeNameTaken while another live incarnation has
         the name; a dead predecessor's row of that name is left to `take_over`."""
 
+    async def describe(self, node: UUID, details: Mapping[str, Any]) -> None:
+        """Replaces what a live node said of itself when it joined. What is not alive is left alone."""
+
     async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
         """Raises the node's counter by one and compares the rows it owns with `known` (run id to fence): rows it does
         not know are released as never started (no try is counted), runs it no longer owns are told as lost. Call it

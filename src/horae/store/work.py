@@ -73,6 +73,8 @@ class Work:
         self.started: list[tuple[int, Compiled]] = []
         self.born_ended: list[Passed] = []
         self.ended_unstarted: list[int] = []
+        self.handlers: Any = None
+        """What nodes have, once somebody has looked (`gone.Handlers`)."""
         self._writes: dict[str, list[Row]] = {}
         self._learnt: list[tuple[str, int]] = []
 

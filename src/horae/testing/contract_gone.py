@@ -167,3 +167,15 @@ class GoneContract(Contract):
             "SKIPPED",
             "waiting for handler old",
         )
+
+    @scenario
+    async def test_a_handler_that_a_node_has_learned_since_it_joined_is_not_gone(self, scene: Scene) -> None:
+        await scene.define(job(tasks=("old",)))
+        await scene.later("1m")
+        await _replaced(scene, "new")
+        await scene.define(job(tasks=("new",)))
+        await scene.store.describe(OTHER, {"handlers": ["new", "old"]})
+        scene.clock.advance("1h")
+        assert await scene.store.sweep() == 0
+        await scene.store.describe(NODE, {"handlers": ["other"]})
+        assert [node.details.get("handlers") for node in await scene.store.nodes()] == [["new", "old"]]

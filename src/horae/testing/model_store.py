@@ -206,6 +206,12 @@ class ModelStore:
             work.catalog.held.add(own)
 
     @atomic
+    async def describe(self, node: UUID, details: Mapping[str, Any]) -> None:
+        row = self._work().catalog.nodes.get(str(node))
+        if row is not None and row.state == "ALIVE":
+            row.details = dict(details)
+
+    @atomic
     async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
         work, own = self._work(), str(node)
         row = work.catalog.nodes.get(own)

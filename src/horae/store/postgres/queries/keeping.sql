@@ -178,11 +178,11 @@ SELECT state, ended_at, details FROM sys.nodes WHERE state = 'ALIVE' OR ended_at
 
 -- name: runs_without_handler
 -- Runs of earlier versions that have been due for long and need something that no live node has.
-SELECT run_no, job_uuid, not_before FROM sys.job_runs
-WHERE not_before <= :due AND (waiting_for IS NULL OR waiting_for = 'retry')
-    AND requires IS NOT NULL AND NOT requires::jsonb <@ :handlers::jsonb
-    AND version <> (SELECT j.version FROM sys.jobs j WHERE j.job_uuid = job_runs.job_uuid)
-ORDER BY not_before, run_no
+SELECT r.run_no, r.job_uuid, r.not_before, r.version, j.version
+FROM sys.job_runs r JOIN sys.jobs j ON j.job_uuid = r.job_uuid
+WHERE r.not_before <= :due AND (r.waiting_for IS NULL OR r.waiting_for = 'retry')
+    AND r.requires IS NOT NULL AND NOT r.requires::jsonb <@ :handlers::jsonb AND r.version <> j.version
+ORDER BY r.not_before, r.run_no
 LIMIT :limit;
 
 -- name: move_runs(run_no bigint, version bigint, requires text, pool_name text, limited boolean)
@@ -209,3 +209,6 @@ WHERE run_no = :run AND position = :position AND attempt_no = :attempt;
 
 -- name: requires_of_runs
 SELECT run_no, requires FROM sys.job_runs WHERE run_no = ANY (:runs::bigint[]);
+
+-- name: describe_node
+UPDATE sys.nodes SET details = :details WHERE node_uuid = :node::uuid AND state = 'ALIVE';

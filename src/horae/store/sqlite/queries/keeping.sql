@@ -176,13 +176,13 @@ SELECT state, ended_at, details FROM sys.nodes WHERE state = 'ALIVE' OR ended_at
 
 -- name: runs_without_handler
 -- Runs of earlier versions that have been due for long and need something that no live node has.
-SELECT run_no, job_uuid, not_before FROM sys.job_runs INDEXED BY job_runs_claim
-WHERE not_before <= :due AND (waiting_for IS NULL OR waiting_for = 'retry')
-    AND EXISTS (
-        SELECT 1 FROM json_each(requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
+SELECT r.run_no, r.job_uuid, r.not_before, r.version, j.version
+FROM sys.job_runs r INDEXED BY job_runs_claim JOIN sys.jobs j ON j.job_uuid = r.job_uuid
+WHERE r.not_before <= :due AND (r.waiting_for IS NULL OR r.waiting_for = 'retry')
+    AND r.version <> j.version AND EXISTS (
+        SELECT 1 FROM json_each(r.requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
     )
-    AND version <> (SELECT j.version FROM sys.jobs j WHERE j.job_uuid = job_runs.job_uuid)
-ORDER BY not_before, run_no
+ORDER BY r.not_before, r.run_no
 LIMIT :limit;
 
 -- name: move_runs(run_no, version, requires, pool_name, limited)
@@ -208,3 +208,6 @@ WHERE run_no = :run AND position = :position AND attempt_no = :attempt;
 
 -- name: requires_of_runs
 SELECT run_no, requires FROM sys.job_runs WHERE run_no IN (SELECT value FROM json_each(:runs));
+
+-- name: describe_node
+UPDATE sys.nodes SET details = :details WHERE node_uuid = :node AND state = 'ALIVE';
