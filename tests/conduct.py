@@ -110,8 +110,8 @@ class Conduct:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Keeps the garbage collector off what is collected, which stays to the end of the run: it would look through
-        thousands of tests again and again, for a tenth of the run's processor time."""
+        """Keeps the garbage collector off the collected tests, which stay to the end of the run: it would look through
+        thousands of them again and again."""
         gc.disable()
         try:
             return (yield)

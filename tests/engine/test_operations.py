@@ -261,6 +261,25 @@ def test_a_replay_of_some_tasks_sees_what_the_others_returned_in_the_run_it_repl
     ]
 
 
+def test_a_run_that_never_started_is_replayed_from_a_task_onwards_too() -> None:
+    app = Horae("sqlite://")
+    ran: list[str] = []
+    etl = app.job("etl", Cron("0 1 * * *"))
+    for name in ("one", "two", "three"):
+        etl.task(name=name)(lambda run: ran.append(run.task_name))
+
+    async def body(sim: Simulation) -> None:
+        await app.pause("etl")
+        await sim.advance("2h")
+        (skipped,) = await app.runs()
+        assert skipped.state == "SKIPPED"
+        await app.replay(skipped.run_id, "after all", task="two", onwards=True)
+        await sim.advance("1m")
+
+    simulate(app, body)
+    assert ran == ["two", "three"]
+
+
 def test_a_later_task_of_a_run_that_goes_on_elsewhere_sees_all_results_though_the_first_asks_for_none() -> None:
     app = Horae("sqlite://")
     seen: list[dict[str, Any]] = []

@@ -132,7 +132,7 @@ def test_a_handler_that_no_node_has_is_waited_for_and_explain_does_not_say_that_
     simulate(app, body)
 
 
-@pytest.mark.parametrize("overlap", ["skip", "allow"])
+@pytest.mark.parametrize("overlap", ["skip", "coalesce", "allow", "replace"])
 def test_a_stuck_run_of_an_earlier_version_is_what_explain_ends_in_where_the_next_run_minds_it(overlap: Any) -> None:
     app = Horae("sqlite://")
 
@@ -149,7 +149,8 @@ def test_a_stuck_run_of_an_earlier_version_is_what_explain_ends_in_where_the_nex
         assert stuck.waiting_for == "handler"
         await sim.store.define([present])
         found = await verdict(sim, app, "report")
-        assert found.startswith("starts at") if overlap == "allow" else f"{stuck.run_id} comes first" in found
+        gives_way = overlap in ("allow", "replace")
+        assert found.startswith("starts at") if gives_way else f"{stuck.run_id} comes first" in found
 
     simulate(app, body)
 
@@ -171,3 +172,17 @@ def test_without_a_node_a_run_waits_for_one_and_so_does_the_next(tmp_path: Path)
         await app.close()
 
     asyncio.run(main())
+
+
+def test_a_handler_that_is_registered_while_the_node_runs_is_told_to_the_others() -> None:
+    app = Horae("sqlite://")
+
+    async def body(sim: Simulation) -> None:
+        assert sim.store is not None
+        app.task("late")(lambda: None)
+        await sim.advance("1m")
+        (node,) = await sim.store.nodes()
+        assert node.handlers is not None
+        assert "late" in node.handlers
+
+    simulate(app, body, settings={"sweep_every": 5.0})

@@ -333,3 +333,17 @@ def test_a_level_that_does_not_exist_is_refused_and_nothing_is_set_up() -> None:
         with pytest.raises(ValueError, match="LOUD"):
             logs.configure("LOUD")
         assert horae.handlers == []
+
+
+@pytest.mark.parametrize("formatter", [logs.JsonFormatter(), logs.TextFormatter()], ids=["json", "text"])
+def test_a_password_in_an_address_is_in_no_line_of_the_log(formatter: logging.Formatter) -> None:
+    try:
+        raise OSError("postgresql://ann:hunter2@db/horae is away")
+    except OSError as error:
+        found = (type(error), error, error.__traceback__)
+    record = logging.getLogger("horae").makeRecord(
+        "horae", logging.ERROR, __file__, 0, "lost", (), found, extra={"horae_error": "password=hunter2"}
+    )
+    line = formatter.format(record)
+    assert "OSError" in line
+    assert "hunter2" not in line

@@ -80,6 +80,23 @@ def test_health_is_degraded_and_says_why_while_a_run_waits_for_a_handler_that_no
         assert client.get("/readyz").status_code == 200
 
 
+def test_health_names_waiting_runs_only_to_callers_who_may_see_every_job(tmp_path: Path) -> None:
+    with serving(f"sqlite:///{tmp_path}/horae.db") as served, served.client() as client:
+        text = "CREATE JOB secretive SCHEDULE = EVERY '1h' AS PYTHON 'plans.merger'; EXECUTE JOB secretive"
+        assert client.post(f"{PREFIX}/sql", json={"text": text}).status_code == 200
+        served.user("root", is_admin=True)
+        served.user("guest")
+        eventually(lambda: client.get("/healthz").json()["status"] == "degraded")
+        seen = {
+            name: client.get("/healthz", headers={"authorization": f"Bearer {served.token(name)}"})
+            for name in ("root", "guest")
+        }
+        assert [each.json()["reasons"] for each in seen.values()] == [["1 run waiting for handler"]] * 2
+        assert "secretive" in seen["root"].text
+        assert "details" in seen["guest"].json()
+        assert not [word for word in ("secretive", "merger") if word in seen["guest"].text]
+
+
 def test_health_is_red_when_the_engine_failed_and_not_ready_while_it_stops(tmp_path: Path) -> None:
     async def verdicts() -> list[tuple[str, int, int]]:
         app = Horae(f"sqlite:///{tmp_path}/horae.db")

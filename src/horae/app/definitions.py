@@ -16,7 +16,6 @@ from horae.app.jobfiles import TWICE, FileJobs, check_apart, read_krontab, read_
 from horae.app.operations import Operations
 from horae.control.commands import Commands, Definer
 from horae.control.service import Kept, Service
-from horae.control.waiting import live
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec, TaskSpec, parse_settings
 from horae.core.needs import needs
@@ -310,7 +309,7 @@ class Definitions(Operations):
         lacking = {name: needed for name, needed in lacking.items() if needed}
         if not lacking:
             return
-        elsewhere = {each for node in live(await store.nodes()) for each in node.details.get("handlers", ())}
+        elsewhere = {each for node in await store.nodes() if node.is_live for each in node.details.get("handlers", ())}
         for name, needed in lacking.items():
             for need in sorted(needed - elsewhere):
                 self.events.emit(HandlerMissing(name, need, self.registry.why_missing(need)))
@@ -379,7 +378,7 @@ class Definitions(Operations):
                     changed.append(each.name)
         self.events.emit(DefinitionsRegistered(**counts))
         if changed and self.engine is None:
-            others = sum(node.state == "ALIVE" and not node.lock_free for node in await store.nodes())
+            others = sum(node.is_live for node in await store.nodes())
             if others:
                 self.events.emit(DefinitionsReplaced(len(changed), ", ".join(changed[:NAMED]), others))
 

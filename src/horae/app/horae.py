@@ -19,7 +19,7 @@ from horae.app.stores import make_store, ready
 from horae.app.ticker import Ticker
 from horae.app.tools import Toolbox, configured
 from horae.config import Configuration
-from horae.control.waiting import waiting_now
+from horae.control.wait_facts import waiting_now
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.ids import checked_name
 from horae.core.policy import chosen

@@ -11,7 +11,6 @@ from typing import Any
 from horae.control.queries import Queries
 from horae.control.service import Kept
 from horae.control.surroundings import Checked, Surroundings, look_around
-from horae.control.waiting import MOST_REPORTED, live
 from horae.core.lifecycle import JobState, RunState
 from horae.core.needs import may_import, told
 from horae.errors import HoraeError
@@ -68,7 +67,7 @@ async def examine(store: Kept, around: Surroundings | None = None, more: Sequenc
     """Looks at nodes, jobs and runs, and at what is `around` the catalog; `more` was looked at before."""
     jobs = await Queries(store).jobs()
     nodes = await store.nodes()
-    alive = live(nodes)
+    alive = [node for node in nodes if node.is_live]
     waiting = await store.runs(state=RunState.PENDING, limit=LOOKED_AT)
     running = await store.runs(state=RunState.RUNNING, limit=LOOKED_AT)
     now = await store.now()
@@ -102,7 +101,7 @@ class Having:
         self._alive = alive
         self._known = {handler for node in alive for handler in node.details.get("handlers", ())}
         # Of very many a node tells only some.
-        self.is_known = bool(alive) and all(len(node.details.get("handlers", ())) < MOST_REPORTED for node in alive)
+        self.is_known = bool(alive) and all(node.handlers is not None for node in alive)
 
     def lacking(self, needs: Iterable[str]) -> set[str]:
         """Those that no node has at present; none where that is not known."""

@@ -13,7 +13,7 @@ from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import Bounded, Queue
 from horae.core.schedule import Schedule
 from horae.core.succession import Stage, stage_at
-from horae.core.waiting import STUCK, LiveNode, lacking_node
+from horae.core.wait import STUCK, LiveNode, lacking_node
 from horae.core.zone import zone
 from horae.store.port import JobRecord, RunRecord
 

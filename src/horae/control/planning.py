@@ -14,7 +14,6 @@ from horae.control.objections import objections
 from horae.control.planned import CHANGED, CREATED, REMOVED, JobChange, Loads, Plan
 from horae.control.queries import PAGE
 from horae.control.remarks import debts, foreseen, notes, notes_of_slots
-from horae.control.waiting import live
 from horae.core.duration import parse_duration
 from horae.core.forecast import Outlook, look_ahead
 from horae.core.instant import seconds_of
@@ -109,7 +108,7 @@ async def plan_changes(service: Service, wanted: Wanted, asked: Asked, told: Tol
     running = await service.views.list_runs(RunsAsked(states=frozenset({RunState.RUNNING}), limit=MOST_RUNNING))
     needed = {other for each in compared.changing for other in each.spec.depends_on}
     known = {"pools": read.pools, "jobs": await _present(service, sorted(needed - read.jobs.keys()))}
-    have = Having(live(nodes))
+    have = Having([node for node in nodes if node.is_live])
     found = await objections(service.store, service.gate, wanted, compared, read.jobs, known, have, read.now)
     waiting = await _waiting(service, read)
     seen = await asyncio.to_thread(_looked_ahead, compared, read, waiting, lengths, asked, told)

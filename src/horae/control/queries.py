@@ -8,7 +8,7 @@ from datetime import datetime
 
 from horae.control.commands import Asking
 from horae.control.explaining import Line, explain_job
-from horae.control.waiting import Readable, live_nodes, with_waits
+from horae.control.wait_facts import Readable, live_nodes, with_waits
 from horae.core import ids
 from horae.core.access import Privilege
 from horae.core.job import job_not_found

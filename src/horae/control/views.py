@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from horae.control.commands import Asking
 from horae.control.queries import VIEW, Queries
-from horae.control.waiting import Readable, with_waits
+from horae.control.wait_facts import Readable, with_waits
 from horae.core import ids
 from horae.core.job import JobSpec
 from horae.errors import JobNotFound

@@ -7,14 +7,16 @@ need nothing: every node has the catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from horae.errors import shown
 
 if TYPE_CHECKING:
     from horae.core.job import TaskSpec
 
+MOST_REPORTED = 1000
+"""Needs that a node reports at most: of more, what it has is not known."""
 EXTERNAL = "external "
 """A node where programs may be started."""
 
@@ -27,6 +29,20 @@ def procedure_need(name: str) -> str:
 def connection_need(name: str) -> str:
     """A node whose configuration has a connection of that name."""
     return f"connection {name} "
+
+
+def reported(details: Mapping[str, Any]) -> frozenset[str] | None:
+    """What a node says that it has; None where it has not said all of it."""
+    found = details.get("handlers")
+    return None if found is None or len(found) >= MOST_REPORTED else frozenset(found)
+
+
+def handlers_of(live: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
+    """What live nodes have together; None where none lives or one has not said all of it, so that nothing is missing
+    for certain."""
+    if not live or None in live:
+        return None
+    return frozenset[str]().union(*(each for each in live if each is not None))
 
 
 def needs(task: TaskSpec) -> frozenset[str]:

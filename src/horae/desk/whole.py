@@ -11,7 +11,7 @@ from typing import Any
 from horae.control.bars import ended_by_hour
 from horae.control.queries import VIEW
 from horae.control.views import JobsAsked, JobsPage, Pace, RunsAsked
-from horae.control.waiting import concurrency_of
+from horae.control.wait_facts import concurrency_of
 from horae.core.instant import rfc3339
 from horae.core.lifecycle import JobState, RunState
 from horae.core.liveness import SILENCE

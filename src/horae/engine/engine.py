@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from uuid import uuid4
 
+from horae.core.needs import MOST_REPORTED
 from horae.engine.completer import Completer
 from horae.engine.dispatcher import Dispatcher
 from horae.engine.hooks import Caller, Hooks
@@ -38,8 +39,6 @@ SETTLING = 30.0
 """Seconds a node that stops waits for a catalog that cannot be reached to take down what has ended."""
 TOLD_AGAIN = 0.5
 """Seconds after which a loop that was told to end, and has not, is told again."""
-MOST_TOLD = 1000
-"""Handlers a node tells the catalog about, for people to see who can run what."""
 
 
 class Host:
@@ -164,7 +163,7 @@ class Engine:
             "pid": os.getpid(),
             "slots": self.ledger.slots,
             "version": __version__,
-            "handlers": sorted(self._registry.names)[:MOST_TOLD],
+            "handlers": sorted(self._registry.names)[:MOST_REPORTED],
             "modules": list(self._given[1].modules),
         }
 

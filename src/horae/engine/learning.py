@@ -1,7 +1,7 @@
 """Learning: handlers that nobody registered, imported by their path once runs wait for them.
 
 A node asks for runs by the names of what it has. Jobs that others define while it runs, by SQL or over HTTP, may name
-what it could import: the runs that wait show which. Where no live node has what a run waits for, that is told once.
+what it could import: the runs that wait show which. The learner logs once which handler no live node has.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ class Learner(Part):
         news = lacking - self._told
         if not news:
             return
-        nodes = [node for node in await self._store.nodes() if node.state == "ALIVE" and not node.lock_free]
-        had = {each for node in nodes for each in node.details.get("handlers", ())}
+        had = {each for node in await self._store.nodes() if node.is_live for each in node.details.get("handlers", ())}
         if len(self._told) > MOST_TOLD:
             self._told.clear()
         for job, need in sorted(news):

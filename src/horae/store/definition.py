@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from horae.core.job import JobSpec, Settings, TaskSpec
 from horae.core.schedule import Schedule
 from horae.core.succession import Stage, in_force
-from horae.core.waiting import Requirements
+from horae.core.wait import Requirements
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,40 +6,29 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import NamedTuple
 
 from horae.core import ids
 from horae.core.access import SYSTEM_NAME
 from horae.core.lifecycle import RunState
 from horae.core.move import GONE, Moved, is_gone, moved_tasks
+from horae.core.needs import handlers_of, reported
 from horae.core.progress import TaskProgress
 from horae.store.definitions import Compiled
 from horae.store.dispatching import task_progress
 from horae.store.rows import JobRow, moment, optional_json, optional_moment, to_json
-from horae.store.work import Active, RunRow, Work
+from horae.store.work import Active, Handlers, RunRow, Work
 
-MOST_REPORTED = 1000
-"""Handlers that a node reports at most."""
 LOOKED_AT = 5000
 """Runs that are looked at in one sweep."""
 _ABOVE = 1_000_000
 """Where tasks are put while they change places, above every position."""
 
 
-class Handlers(NamedTuple):
-    """What nodes have. `live` is None where a live node has not reported all of it, so that nothing can be missing."""
-
-    live: frozenset[str] | None
-    ended: Sequence[tuple[int, frozenset[str]]]
-    """Of nodes that ended: when, and what they had."""
-
-
 async def known_handlers(work: Work, since: int) -> Handlers:
     """What live nodes have, and what nodes had that ended after `since`."""
     # Nodes do not change within a transaction, and a batch may ask for each of its jobs.
-    known: Handlers | None = work.handlers
-    if since == work.now and known is not None:
-        return known
+    if since == work.now and work.handlers is not None:
+        return work.handlers
     found = await _read_handlers(work, since)
     if since == work.now:
         work.handlers = found
@@ -47,24 +36,22 @@ async def known_handlers(work: Work, since: int) -> Handlers:
 
 
 async def _read_handlers(work: Work, since: int) -> Handlers:
-    live: set[str] = set()
+    live: list[frozenset[str] | None] = []
     ended = []
-    is_known = True
     for state, ended_at, details in await work.transaction.rows("handlers_of_nodes", since=since):
-        told = (optional_json(details) or {}).get("handlers")
+        has = reported(optional_json(details) or {})
         if state == "ALIVE":
-            is_known = is_known and told is not None and len(told) < MOST_REPORTED
-            live.update(told or ())
+            live.append(has)
         elif ended_at is not None:
-            ended.append((ended_at, frozenset(told or ())))
-    return Handlers(frozenset(live) if is_known else None, ended)
+            ended.append((ended_at, has or frozenset()))
+    return Handlers(handlers_of(live), ended)
 
 
 async def with_lacks(work: Work, active: Active) -> Active:
     """The same runs; those that wait for a handler which no live node has say for which."""
     waiting = [number for number, run, _ in active.values() if run.state is RunState.PENDING and run.judged]
     handlers = await known_handlers(work, work.now) if waiting else None
-    if handlers is None or not handlers.live:
+    if handlers is None or handlers.live is None:
         return active
     found = dict(active)
     required = {row[0]: row[1] for row in await work.transaction.rows("requires_of_runs", runs=waiting)}
@@ -79,16 +66,16 @@ async def settle_gone(work: Work, grace: timedelta, limit: int) -> tuple[int, li
     """How many runs moved or ended, and the jobs of those that ended."""
     due = work.now - grace // timedelta(milliseconds=1)
     handlers = await known_handlers(work, due)
-    if not handlers.live:
+    if handlers.live is None:
         return 0, []
-    had = to_json(sorted(handlers.live))
+    live = handlers.live
+    had = to_json(sorted(live))
     rows = await work.transaction.rows("runs_without_handler", handlers=had, due=due, limit=LOOKED_AT)
     keys = {(row[1], version) for row in rows for version in (row[3], row[4])}
     await work.cache.load(work.transaction, sorted(keys))
 
     def waits_in_vain(job: str, version: int, present: int, since: int) -> bool:
-        assert handlers.live is not None
-        missing = work.cache[job, version].handlers - handlers.live
+        missing = work.cache[job, version].handlers - live
         last_had = max((at for at, names in handlers.ended if not missing.isdisjoint(names)), default=None)
         named = work.cache[job, present].handlers
         return is_gone(missing, named, moment(since), optional_moment(last_had), work.moment, grace)

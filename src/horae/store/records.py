@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from horae.core.instant import EPOCH
 from horae.core.lifecycle import AttemptState, JobState, RunState
+from horae.core.needs import reported
 from horae.core.report import RunRow, TaskRow
 from horae.core.schedule import Schedule
 from horae.core.succession import Stage
-from horae.core.waiting import Requirements
+from horae.core.wait import Requirements
 from horae.store.definition import Defined as Defined
 from horae.store.definition import Definition as Definition
 
@@ -92,7 +93,7 @@ class RunRecord:
     key: str | None = None
     not_before: datetime | None = None
     waiting_for: str | None = None
-    """One of `core.waiting.WaitingFor`. A store tells those that it stores; services derive the others."""
+    """One of `core.wait.WaitingFor`. A store tells those that it stores; services derive the others."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
     owner: str | None = None
@@ -337,7 +338,17 @@ class NodeRecord:
     lock_free: bool = False
     running: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What it said of itself when it joined: host, process, handlers."""
+    """What it says of itself: host, process, handlers."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is alive, as far as the catalog knows."""
+        return self.state == "ALIVE" and not self.lock_free
+
+    @property
+    def handlers(self) -> frozenset[str] | None:
+        """What it has, in the words of `core.needs`; None where it has not said all of it."""
+        return reported(self.details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,14 @@ Active = dict[str, tuple[int, ActiveRun, bool]]
 """A job's runs that have not ended, by run id: number, what core has to know, whether it waits for other jobs."""
 
 
+class Handlers(NamedTuple):
+    """What nodes have. `live` is None where that is not known, so that nothing can be missing."""
+
+    live: frozenset[str] | None
+    ended: Sequence[tuple[int, frozenset[str]]]
+    """Of nodes that ended: when, and what they had."""
+
+
 class RunRow(NamedTuple):
     """A run's row as `lock_runs` and `claimable_runs` select it."""
 
@@ -73,8 +81,8 @@ class Work:
         self.started: list[tuple[int, Compiled]] = []
         self.born_ended: list[Passed] = []
         self.ended_unstarted: list[int] = []
-        self.handlers: Any = None
-        """What nodes have, once somebody has looked (`gone.Handlers`)."""
+        self.handlers: Handlers | None = None
+        """What nodes have, once somebody has looked."""
         self._writes: dict[str, list[Row]] = {}
         self._learnt: list[tuple[str, int]] = []
 

@@ -179,3 +179,24 @@ class GoneContract(Contract):
         assert await scene.store.sweep() == 0
         await scene.store.describe(NODE, {"handlers": ["other"]})
         assert [node.details.get("handlers") for node in await scene.store.nodes()] == [["new", "old"]]
+
+    @scenario
+    async def test_a_node_without_any_handler_still_tells_that_one_is_gone(self, scene: Scene) -> None:
+        await scene.define(job(tasks=("old",)))
+        await scene.later("1m")
+        await _replaced(scene)
+        await scene.define(job(tasks=(TaskSpec("select", "SELECT 1", kind="SQL"),)))
+        scene.clock.advance("6m")
+        assert await scene.store.sweep() == 1
+        assert (await scene.run()).version == 2
+
+    @scenario
+    async def test_without_a_live_node_nothing_is_gone_and_a_skipped_run_overlaps(self, scene: Scene) -> None:
+        await scene.define(job(tasks=("old",)))
+        await scene.later("1m")
+        await scene.store.leave(NODE)
+        await scene.define(job(tasks=("new",)))
+        await scene.later("1m")
+        assert [run.reason for run in await scene.runs()] == [None, "overlap"]
+        scene.clock.advance("1h")
+        assert await scene.store.sweep() == 0

@@ -212,7 +212,7 @@ def set_pool(work: Work, name: str, limit: int | None) -> None:
 def settle_gone(work: Work, grace: timedelta) -> None:
     """Moves runs of earlier versions whose handlers are gone to the present version, or ends them."""
     nodes, live = list(work.catalog.nodes.values()), work.live_handlers()
-    if not live:
+    if live is None:
         return
     for run in list(work.catalog.runs):
         job = work.catalog.jobs.get(run.job_name)

@@ -11,6 +11,7 @@ from typing import Any
 from horae.core import ids
 from horae.core.declarative import state_before_sleep
 from horae.core.lifecycle import RUNS, AttemptState, JobState, RunState
+from horae.core.needs import handlers_of, reported
 from horae.core.overlap import ActiveRun
 from horae.core.progress import TaskProgress
 from horae.core.slot import JobView, defined_late
@@ -261,7 +262,6 @@ class Work:
         missing = sorted(self.catalog.definition(run).handlers - live)
         return replace(found, lacks=missing[0]) if missing else found
 
-    def live_handlers(self) -> set[str] | None:
-        """What live nodes have; None where one has not said."""
-        told = [node.details.get("handlers") for node in self.catalog.nodes.values() if node.state == "ALIVE"]
-        return None if None in told else {name for handlers in told for name in handlers or ()}
+    def live_handlers(self) -> frozenset[str] | None:
+        """What live nodes have together; None where that is not known."""
+        return handlers_of([reported(node.details) for node in self.catalog.nodes.values() if node.state == "ALIVE"])

@@ -3,7 +3,7 @@
 `/healthz` is red, with status 503, when an occurrence is overdue and nobody decided about it, when the catalog cannot
 be reached, and when this process' engine has failed: not merely when the process is dead. It is degraded, with status
 200, when runs wait for something that neither time nor other runs will give them. Anyone gets the verdict and counts;
-names are for callers who have signed in.
+names are for callers who may see every job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.control.waiting import StuckRun, stuck_now
+from horae.control.wait_facts import StuckRun, stuck_now
 from horae.core.access import Privilege
 from horae.errors import HoraeError
 from horae.web.entering import Entrance
@@ -33,7 +33,7 @@ _FRESH = 1.0
 
 
 class Health(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`status` is ok, degraded or red; `details` for those who have signed in."""
+    """`status` is ok, degraded or red; `details` for callers who have signed in."""
 
     status: str
     reasons: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from horae.core.lifecycle import RunState
-from horae.core.waiting import Around, Holder, LiveNode, Pool, Requirements, WaitingRun, lacking_node, wait_of
+from horae.core.wait import Around, Holder, LiveNode, Pool, Requirements, WaitingRun, lacking_node, wait_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PENDING = WaitingRun("occ_1", "a", RunState.PENDING, None, NOW, NOW)

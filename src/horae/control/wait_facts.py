@@ -1,4 +1,4 @@
-"""Says of runs that have not started what each waits for: reads what `core.waiting` judges by."""
+"""Says of runs that have not started what each waits for: reads what `core.wait` judges by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from horae.core.dependency import dependency_window
 from horae.core.lifecycle import RunState
-from horae.core.waiting import STUCK, Around, Holder, LiveNode, Pool, WaitingFor, WaitingRun, wait_of
+from horae.core.wait import STUCK, Around, Holder, LiveNode, Pool, WaitingFor, WaitingRun, wait_of
 from horae.errors import HoraeError
 from horae.store.board import Board
 from horae.store.port import NodeRecord, RunRecord, Store
@@ -18,8 +18,6 @@ from horae.store.vault import Vault
 
 SLOTS = "scheduler.max_concurrent_jobs"
 """What ALTER SYSTEM says of every node's concurrency limit."""
-MOST_REPORTED = 1000
-"""Handlers that a node reports at most."""
 LOOKED_AT = 1000
 MOST_JOBS = 20
 """Jobs whose other runs are read, for one answer."""
@@ -37,11 +35,6 @@ class StuckRun(NamedTuple):
     detail: str
 
 
-def live(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
-    """Those that are alive, as far as the catalog knows."""
-    return [node for node in nodes if node.state == "ALIVE" and not node.lock_free]
-
-
 def concurrency_of(node: NodeRecord, system: Mapping[str, Any]) -> int | None:
     """What ALTER SYSTEM says holds for every node; else what the node said when it joined."""
     found = system.get(SLOTS, node.details.get("slots"))
@@ -51,18 +44,12 @@ def concurrency_of(node: NodeRecord, system: Mapping[str, Any]) -> int | None:
 async def live_nodes(store: Readable) -> list[LiveNode]:
     """The nodes that are alive, with what each has and how many more runs it takes."""
     found = []
-    alive = live(await store.nodes())
+    alive = [node for node in await store.nodes() if node.is_live]
     system = await store.settings() if alive else {}
     for node in alive:
-        handlers = node.details.get("handlers")
         limit = concurrency_of(node, system)
-        found.append(
-            LiveNode(
-                node.name or node.node,
-                None if handlers is None or len(handlers) >= MOST_REPORTED else frozenset(handlers),
-                None if limit is None else limit - node.running,
-            )
-        )
+        free = None if limit is None else limit - node.running
+        found.append(LiveNode(node.name or node.node, node.handlers, free))
     return found
 
 
