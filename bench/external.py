@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from bench.timing import race, table
-from horae.core.external import ExternalPolicy
+from horae.core.external import ExternalPolicy, Sandbox
 from horae.runners import sandbox
 from horae.runners.command import CommandWork, run_command
 
@@ -36,10 +36,10 @@ def contenders() -> dict[str, Callable[[], int]]:
             ["/bin/sh", "-c", 'ulimit -t 60; ulimit -v 2097152; ulimit -n 256; ulimit -c 0; exec "$@"', "sh", PROGRAM]
         ),
         PYTHON: _bare([sys.executable, "-I", "-S", "-c", "pass"]),
-        LAUNCHER: _horae("never"),
+        LAUNCHER: _horae(Sandbox.NONE),
     }
     if shutil.which("bwrap", path=sandbox.BUBBLEWRAP_PLACES) is not None:
-        found[NAMESPACES] = _horae("always")
+        found[NAMESPACES] = _horae(Sandbox.NAMESPACES)
     return found
 
 
@@ -51,8 +51,8 @@ def _bare(command: list[str]) -> Callable[[], int]:
     return run
 
 
-def _horae(namespaces: str) -> Callable[[], int]:
-    policy = ExternalPolicy(enabled=True, commands=(PROGRAM,), namespaces=namespaces)
+def _horae(boxed: Sandbox) -> Callable[[], int]:
+    policy = ExternalPolicy(enabled=True, commands=(PROGRAM,), sandbox=boxed)
     work = CommandWork(PROGRAM, "bench", "occ_1", 1)
 
     async def once() -> int:

@@ -47,7 +47,7 @@ class Tier(StrEnum):
     TORTURE = "torture"
 
 
-SHARE = {Tier.QUICK: 5, Tier.TEST: 2, Tier.TORTURE: 1}
+SHARE = {Tier.QUICK: 5, Tier.TEST: 3, Tier.TORTURE: 1}
 """One in so many examples is tried."""
 
 

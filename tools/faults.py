@@ -53,8 +53,8 @@ FAULTS = (
     Fault(
         "grace",
         "src/horae/core/occurrence.py",
-        "slot.chosen + self.job.settings.misfire_grace < self.now\n",
-        "slot.chosen + self.job.settings.misfire_grace <= self.now\n",
+        "shifted(slot.chosen, self.job.settings.misfire_grace) < self.now\n",
+        "shifted(slot.chosen, self.job.settings.misfire_grace) <= self.now\n",
         "a slot at the very end of its grace is missed",
     ),
     Fault(

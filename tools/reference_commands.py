@@ -61,7 +61,7 @@ def _inner(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argpar
 
 
 def _is_shared(action: argparse.Action) -> bool:
-    return bool(_SHARED & set(action.option_strings))
+    return bool(_SHARED & set(action.option_strings)) or action.help == argparse.SUPPRESS
 
 
 def _usage(words: str, parser: argparse.ArgumentParser) -> str:

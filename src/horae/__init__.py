@@ -15,11 +15,12 @@ from horae.version import __version__
 
 if TYPE_CHECKING:
     from horae.app.horae import Horae
-    from horae.runners.run import Run
+    from horae.runners.run import Cancelled, Run
 
 __all__ = [
     "CORE_VERSION",
     "Bounded",
+    "Cancelled",
     "Constraints",
     "Cron",
     "Decision",
@@ -46,8 +47,8 @@ def __getattr__(name: str) -> Any:
         from horae.app.horae import Horae
 
         return Horae
-    if name == "Run":
-        from horae.runners.run import Run
+    if name in ("Cancelled", "Run"):
+        from horae.runners import run
 
-        return Run
+        return getattr(run, name)
     raise AttributeError(f"module 'horae' has no attribute {name!r}")

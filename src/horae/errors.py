@@ -52,7 +52,8 @@
     │   ├── AlreadyExists         1504
     │   ├── InUse                 1505   something else still needs it
     │   ├── KeyReused             1506   an idempotency key that came with another request before
-    │   └── PlanMoved             1507   what a plan was made on is not as it was
+    │   ├── PlanMoved             1507   what a plan was made on is not as it was
+    │   └── WaitExpired           1510   a run had not ended when the time to wait for it was over
     ├── AccessDenied              1800   the principal has no right to do this
     │   ├── LoginFailed           1801
     │   ├── CrossSite             1802   another site made the browser ask, or the request cannot show that none did
@@ -79,6 +80,13 @@ from typing import Any, ClassVar
 
 _LONGEST_QUOTE = 120
 _WORDS = re.compile(r'([\s"]+)')
+_MISTYPED = re.compile(
+    r"(?:(?P<scheme>.{0,20}?postgres(?:ql)?)(?P<separator>[:/]{1,3}))?(?=[^:/@]{0,200}:[^@])", re.IGNORECASE
+)
+"""What stands before the user in an address that has no `://`."""
+_PLACE = re.compile(r"[\w.\-\[\]]+(?::[0-9]+)?/")
+"""The host of an address that has no scheme at all: a path follows, as in no mail and no image of a container."""
+_WITH_PATHS = ("http", "https", "ws", "wss", "sqlite", "file")
 _MENTIONED = re.compile(r"(?i)passw|pwd")
 _AS_PARAMETER = re.compile(
     r"""(?i)((?:password|passwd|pwd)(?:\s{0,3}=|"\s{0,3}:)\s{0,3})(?:'(?:[^'\\]|\\.)*'|"[^"]*"|[^\s&"',;]+)"""
@@ -95,23 +103,37 @@ def told(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
+def reason_of(error: BaseException) -> str:
+    """Why something failed: Horae's own words, else the exception's with its type."""
+    return error.message if isinstance(error, HoraeError) else f"{type(error).__name__}: {told(error)}"
+
+
 def without_passwords(text: str) -> str:
     """Text with the passwords of addresses taken out: `postgresql://user:…@host/db`, `password=…`. Every error and log
     line goes through here, since drivers and users put addresses into their words. It takes time in proportion to the
     text, which may be anybody's."""
-    if "://" in text:
-        text = "".join(_without_login(word) if "://" in word else word for word in _WORDS.split(text))
+    if "@" in text:
+        text = "".join(_without_login(word) if "@" in word else word for word in _WORDS.split(text))
     return _AS_PARAMETER.sub(r"\1…", text) if _MENTIONED.search(text) else text
 
 
 def _without_login(word: str) -> str:
-    scheme, _, rest = word.partition("://")
+    """A word without the password of an address in it, mistyped ones included: `postgresql:/user:…@host/db`. Only where
+    a path may have a colon and an @ of its own, as behind http://, does a login end before the path."""
+    scheme, separator, rest = word.partition("://")
+    # A :// behind another colon may be of a password.
+    if (not separator or ":" in scheme) and (found := _MISTYPED.match(word)) is not None:
+        behind = word[found.end() :]
+        if found["scheme"] or _PLACE.match(behind.rpartition("@")[2]):
+            scheme, separator, rest = found["scheme"] or "", found["separator"] or "", behind
+    if not separator and not rest:
+        return word
     place, slash, path = rest.partition("/")
-    if "@" not in place and scheme.endswith(("postgresql", "postgres")):
-        place, slash, path = rest, "", ""  # a password with a slash in it
+    if not scheme.endswith(_WITH_PATHS):
+        place, slash, path = rest, "", ""  # a password may have a slash in it
     login, at, host = place.rpartition("@")
     user, colon, _ = login.partition(":")
-    return f"{scheme}://{user}:…@{host}{slash}{path}" if at and colon else word
+    return f"{scheme}{separator}{user}:…@{host}{slash}{path}" if at and colon else word
 
 
 def shown(value: object) -> str:
@@ -378,6 +400,9 @@ class KeyReused(Conflict, code="key_reused", number=1506): ...
 
 
 class PlanMoved(Conflict, code="plan_moved", number=1507): ...
+
+
+class WaitExpired(Conflict, code="wait_expired", number=1510): ...
 
 
 class AccessDenied(HoraeError, code="access_denied", number=1800): ...

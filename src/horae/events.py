@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from asyncio import CancelledError
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from threading import Lock
+from traceback import format_exception
 from typing import Any, NamedTuple, TypeAlias, get_args
 
-from horae.errors import InvalidInput, shown
+from horae.errors import InvalidInput, shown, without_passwords
 
 Listener: TypeAlias = Callable[[Any], None]
 
@@ -32,11 +35,23 @@ class EngineStarted(NamedTuple):
     slots: int
 
 
+class Draining(NamedTuple):
+    """Emitted when a node is to stop and waits, `seconds` at most, for the `count` runs that it has under way. `runs`
+    names the first of them, each by its job and its id. `name` is what the node was started with."""
+
+    node: str
+    seconds: float
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+    runs: str
+    name: str | None = None
+
+
 class EngineStopped(NamedTuple):
     """Emitted when a node has stopped; `released` runs were handed back for others to finish."""
 
     node: str
     released: int
+    name: str | None = None
 
 
 class StoreLost(NamedTuple):
@@ -67,13 +82,19 @@ class Claimed(NamedTuple):
 
 
 class RunPassed(NamedTuple):
-    """Emitted when `count` runs of a job ended without ever starting: SKIPPED, MISSED, UNSCHEDULABLE and the like."""
+    """Emitted when a run ended that had not started: SKIPPED, MISSED, UNSCHEDULABLE, CANCELLED and the like.
+
+    `count` is how many scheduled times it stands for, from `first_ms` to `last_ms`.
+    """
 
     job: str
     state: str
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
     reason: str | None
     is_recovery: bool
+    run_id: str
+    first_ms: int
+    last_ms: int
 
 
 class RunStarted(NamedTuple):
@@ -104,7 +125,11 @@ class AttemptStarted(NamedTuple):
 
 
 class AttemptEnded(NamedTuple):
-    """Emitted when a try of a task has ended, with the state of the attempt and the error's text if it failed."""
+    """Emitted when a try of a task has ended, with the state of the attempt and the error's text if it failed.
+
+    `traceback` is the text of where it failed; of a program, the last lines it printed. `exception` is the error
+    itself, None where it lives in another process, or might show a secret.
+    """
 
     run_id: str
     job: str
@@ -113,6 +138,8 @@ class AttemptEnded(NamedTuple):
     state: str
     seconds: float
     error: str | None
+    traceback: str | None = None
+    exception: BaseException | None = None
 
 
 class RunParked(NamedTuple):
@@ -124,7 +151,8 @@ class RunParked(NamedTuple):
 
 
 class RunReleased(NamedTuple):
-    """Emitted when this node hands a run back unfinished, for any node to go on with."""
+    """Emitted when a run goes back unfinished, for any node to go on with: this node hands it back, or took it from a
+    node that died."""
 
     run_id: str
     job: str
@@ -132,14 +160,18 @@ class RunReleased(NamedTuple):
 
 
 class RunEnded(NamedTuple):
-    """Emitted when the catalog has taken down the end of a run; `seconds` is the time since its first start,
-    parked time included, as in the catalog."""
+    """Emitted when a run that had started has ended in the catalog: this node ran it, or ended it for one that did not
+    (reaped, taken over). `seconds` is the time since its first start, parked time included, as in the catalog. `reason`
+    says why it ended so. `traceback` and `exception` are those of the last attempt that failed here, where the run
+    failed."""
 
     run_id: str
     job: str
     state: str
     reason: str | None
     seconds: float
+    traceback: str | None = None
+    exception: BaseException | None = None
 
 
 class RunFenced(NamedTuple):
@@ -169,11 +201,18 @@ class RunFreed(NamedTuple):
 
 
 class HookFailed(NamedTuple):
-    """Emitted when a hook of a job raised; the run is not touched by it."""
+    """Emitted when a hook of a job raised, or took too long; the run is not touched by it. `hook` is on_start,
+    on_complete, or report where the report for them could not be made; `function` is the hook's own name.
+
+    `traceback` and `exception` say where it failed, as those of AttemptEnded do."""
 
     job: str
     hook: str
     error: str
+    function: str | None = None
+    run_id: str | None = None
+    traceback: str | None = None
+    exception: BaseException | None = None
 
 
 class ResultDropped(NamedTuple):
@@ -194,6 +233,33 @@ class HandlerMissing(NamedTuple):
     why: str = ""
 
 
+class RunOverlong(NamedTuple):
+    """Emitted once for a run that lasts longer than an hour and three times what 99 of 100 runs of its job take. Also
+    emitted where three scheduled times in a row were skipped because of a run, however short: once for its job, until a
+    minute passes without such a run. Nothing ends a run for that."""
+
+    run_id: str
+    job: str
+    seconds: float
+    reason: str
+
+
+class SandboxMissing(NamedTuple):
+    """Emitted when a node whose configuration allows programs cannot give them their sandbox, at its start or later. It
+    starts none until it can; their runs wait for `sandbox`."""
+
+    reason: str
+
+
+class DefinitionUnreadable(NamedTuple):
+    """Emitted when the definition of a due job cannot be read here, once for each version: the job is left alone until
+    somebody defines it anew, drops it, or repairs it."""
+
+    job: str
+    version: int
+    error: str
+
+
 class DefinitionsRegistered(NamedTuple):
     """Emitted when the definitions in the code have been written to the catalog."""
 
@@ -211,6 +277,15 @@ class DefinitionsReplaced(NamedTuple):
     nodes: int
 
 
+class WindowNarrow(NamedTuple):
+    """Emitted when a job was created or changed whose `only` and `avoid` leave so little of its window that its draws
+    may find nothing: `rate` of its slots will be UNSCHEDULABLE. `why` says how much is left."""
+
+    job: str
+    rate: float
+    why: str
+
+
 class HeartbeatLate(NamedTuple):
     """Emitted when `seconds` passed between two heartbeats: so long that others may have taken this node for dead."""
 
@@ -221,13 +296,15 @@ class NodeExpelled(NamedTuple):
     """Emitted when this node learns that others declared it dead; it begins anew, without its runs."""
 
     node: str
+    name: str | None = None
 
 
 class NodeBuried(NamedTuple):
-    """Emitted when this node took over `runs` runs of a dead one."""
+    """Emitted when this node took over `runs` runs of a dead one; `name` is what the dead one was started with."""
 
     node: str
     runs: int
+    name: str | None = None
 
 
 class RunsReaped(NamedTuple):
@@ -257,6 +334,7 @@ class LoopFailed(NamedTuple):
 
 Event: TypeAlias = (
     EngineStarted
+    | Draining
     | EngineStopped
     | StoreLost
     | StoreFound
@@ -275,8 +353,12 @@ Event: TypeAlias = (
     | HookFailed
     | ResultDropped
     | HandlerMissing
+    | RunOverlong
+    | SandboxMissing
+    | DefinitionUnreadable
     | DefinitionsRegistered
     | DefinitionsReplaced
+    | WindowNarrow
     | HeartbeatLate
     | NodeExpelled
     | NodeBuried
@@ -367,10 +449,28 @@ class Stream:
                 return
             for each in known:
                 each.told.add(kind)
-        _log.error(
+        trace = "".join(format_exception(error))
+        cleaned = without_passwords(trace)
+        record = _log.makeRecord(
+            _log.name,
+            logging.ERROR,
+            __file__,
+            0,
             "listener %s failed at %s: further %s of it are not logged",
-            getattr(listener, "__qualname__", None) or shown(listener),
-            type(event).__name__,
-            kind.__name__,
-            exc_info=error,
+            (name_of(listener), type(event).__name__, kind.__name__),
+            (kind, error, error.__traceback__) if cleaned == trace else None,
+            "_complain",
         )
+        record.exc_text = cleaned.rstrip("\n")
+        if _log.isEnabledFor(logging.ERROR):
+            _log.handle(record)
+
+
+def name_of(function: Any) -> str:
+    """The name of a callable with its module, the same on every node of its program: a script is known by its file, not
+    as __main__."""
+    module = getattr(function, "__module__", None) or type(function).__module__
+    if module == "__main__":
+        file = getattr(sys.modules.get("__main__"), "__file__", None)
+        module = Path(file).stem if file else module
+    return f"{module}.{getattr(function, '__qualname__', None) or type(function).__qualname__}"

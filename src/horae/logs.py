@@ -11,12 +11,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from datetime import UTC, datetime
 from json import JSONEncoder
+from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
 import horae.events as events
 from horae.core.needs import told as need_in_words
+from horae.core.overlap import OVERLAP
 from horae.errors import told, without_passwords
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
@@ -26,9 +29,16 @@ _ROOT = logging.getLogger("horae")
 _RUNS = logging.getLogger("horae.runs")
 _ENGINE = logging.getLogger("horae.engine")
 _STORE = logging.getLogger("horae.store")
+_TASKS = "horae.task"
 _OTHERS = tuple(map(logging.getLogger, ("asyncio", "uvicorn")))
 """Loggers of what Horae runs on: their warnings would otherwise come between ours, in another form."""
 _LONGEST_QUOTE = 500
+_REPEATED_MS = 3_600_000
+"""After this much of a job's scheduled times, what went on all the while is told again."""
+_MOST_REPEATED = 10_000
+"""Jobs of which it is remembered what became of them last."""
+CARRIED = frozenset(("traceback", "exception"))
+"""Fields of events that a record carries as logging's own: exc_text and exc_info. They are the last ones."""
 _ENDS = {"COMPLETED": INFO, "CANCELLED": INFO, "SKIPPED": INFO, "SUCCESS": DEBUG}
 """Levels of states; what is not here is no good end, and a warning."""
 
@@ -45,8 +55,13 @@ _TELLING: Mapping[type, _Told] = {
     events.EngineStarted: _Told(
         _ENGINE, INFO, lambda e: f"node {e.name or e.node} started: {_many(e.jobs, 'job')}, {_many(e.slots, 'slot')}"
     ),
+    events.Draining: _Told(
+        _ENGINE,
+        INFO,
+        lambda e: f"node {_node(e)} stops, waits up to {_span(e.seconds)} for {_many(e.count, 'run')}: {_line(e.runs)}",
+    ),
     events.EngineStopped: _Told(
-        _ENGINE, INFO, lambda e: f"node {e.node} stopped, {_many(e.released, 'run')} handed back"
+        _ENGINE, INFO, lambda e: f"node {_node(e)} stopped, {_many(e.released, 'run')} handed back"
     ),
     events.StoreLost: _Told(
         _STORE, ERROR, lambda e: f"catalog lost, nothing is started until it is back: {_line(e.error)}"
@@ -58,7 +73,13 @@ _TELLING: Mapping[type, _Told] = {
     ),
     events.Claimed: _Told(_ENGINE, DEBUG, lambda e: f"claimed {_many(e.runs, 'run')} in {_span(e.seconds)}"),
     events.RunPassed: _Told(
-        _RUNS, None, lambda e: f"{e.job} {e.state}{f' {e.count} times' if e.count > 1 else ''}{_because(e.reason)}"
+        _RUNS,
+        None,
+        lambda e: (
+            f"Skipping overlapping run for Job {e.job}{_scheduled(e)}"
+            if (e.state, e.reason) == ("SKIPPED", OVERLAP)
+            else f"{e.job} {e.state}{_scheduled(e)}{_because(e.reason)}"
+        ),
     ),
     events.RunStarted: _Told(
         _RUNS,
@@ -93,7 +114,14 @@ _TELLING: Mapping[type, _Told] = {
     events.RunFreed: _Told(
         _RUNS, WARNING, lambda e: f"{e.job}/{e.task}, left behind, has ended after {_span(e.seconds)} ({e.run_id})"
     ),
-    events.HookFailed: _Told(_RUNS, WARNING, lambda e: f"{e.hook} of {e.job} failed: {_line(e.error)}"),
+    events.HookFailed: _Told(
+        _RUNS,
+        WARNING,
+        lambda e: (
+            f"{e.hook} of {e.job} failed{f' in {_line(e.function)}' if e.function else ''}: {_line(e.error)}"
+            f"{f' ({e.run_id})' if e.run_id else ''}"
+        ),
+    ),
     events.ResultDropped: _Told(
         _RUNS, WARNING, lambda e: f"{e.job}/{e.task}: return value not kept{_because(e.reason)} ({e.run_id})"
     ),
@@ -101,6 +129,18 @@ _TELLING: Mapping[type, _Told] = {
         _RUNS,
         WARNING,
         lambda e: f"{e.job} cannot run: no live node {need_in_words(e.handler)[0]}. {_line(e.why)}".rstrip(),
+    ),
+    events.RunOverlong: _Told(
+        _RUNS, WARNING, lambda e: f"{e.job} lasts unusually long: {_line(e.reason)} ({e.run_id})"
+    ),
+    events.SandboxMissing: _Told(_ENGINE, WARNING, lambda e: f"this node starts no programs: {_line(e.reason)}"),
+    events.DefinitionUnreadable: _Told(
+        _RUNS,
+        WARNING,
+        lambda e: (
+            f"{e.job} is left alone: its definition, version {e.version}, cannot be read here: {_line(e.error)}."
+            " Define the job anew, drop it, or use the release that wrote it"
+        ),
     ),
     events.DefinitionsRegistered: _Told(
         _ENGINE, INFO, lambda e: f"jobs registered: {e.created} new, {e.changed} changed, {e.unchanged} as they were"
@@ -112,14 +152,15 @@ _TELLING: Mapping[type, _Told] = {
             f"{e.jobs} jobs changed while {e.nodes} other nodes run, whose code may say otherwise: {_line(e.named)}"
         ),
     ),
+    events.WindowNarrow: _Told(_ENGINE, WARNING, lambda e: f"{e.job}: {_line(e.why)}"),
     events.HeartbeatLate: _Told(
         _ENGINE, WARNING, lambda e: f"no heartbeat for {_span(e.seconds)}: others may take this node for dead"
     ),
     events.NodeExpelled: _Told(
-        _ENGINE, ERROR, lambda e: f"node {e.node} was declared dead by others: it begins anew without its runs"
+        _ENGINE, ERROR, lambda e: f"node {_node(e)} was declared dead by others: it begins anew without its runs"
     ),
     events.NodeBuried: _Told(
-        _ENGINE, WARNING, lambda e: f"node {e.node} is dead: {_many(e.runs, 'run')} taken over from it"
+        _ENGINE, WARNING, lambda e: f"node {_node(e)} is dead: {_many(e.runs, 'run')} taken over from it"
     ),
     events.RunsReaped: _Told(
         _ENGINE, WARNING, lambda e: f"{_many(e.count, 'run')} ended that did not stop when asked to"
@@ -134,7 +175,12 @@ _TELLING: Mapping[type, _Told] = {
 
 def attach(stream: events.Stream) -> Callable[[], None]:
     """Logs the stream's events from now on, until the answer is called."""
-    endings = [stream.listen(_listener(kind, how), kind) for kind, how in _TELLING.items()]
+    tellers = {kind: _listener(kind, how) for kind, how in _TELLING.items()}
+    repeats = _Repeats(tellers[events.RunPassed])
+    tellers[events.RunPassed] = repeats.passed
+    endings = [stream.listen(tell, kind) for kind, tell in tellers.items()]
+    endings.append(stream.listen(repeats.started, events.RunStarted))
+    endings.append(stream.listen(repeats.stopped, events.EngineStopped))
 
     def detach() -> None:
         for end in endings:
@@ -143,26 +189,81 @@ def attach(stream: events.Stream) -> Callable[[], None]:
     return detach
 
 
+class _Repeats:
+    """Logs the first run of a job that passes at once, and those like it after that in one line with a count: when the
+    job starts, when something else becomes of a run, after an hour of scheduled times, when the node stops."""
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self._tell = tell
+        self._latest: dict[str, events.RunPassed] = {}
+        self._since: dict[str, events.RunPassed] = {}
+
+    def passed(self, event: events.RunPassed) -> None:
+        before = self._latest.get(event.job)
+        if before is None or (before.state, before.reason) != (event.state, event.reason):
+            self._flush(event.job)
+            if len(self._latest) >= _MOST_REPEATED:
+                self.stopped()
+            self._latest[event.job] = event
+            self._tell(event)
+            return
+        so_far = self._since.get(event.job)
+        if so_far is not None:
+            event = event._replace(count=so_far.count + event.count, first_ms=so_far.first_ms)
+        self._since[event.job] = event
+        if event.last_ms - before.last_ms >= _REPEATED_MS:
+            self._tell(self._since.pop(event.job))
+            self._latest[event.job] = event
+
+    def started(self, event: events.RunStarted) -> None:
+        if event.job in self._latest:
+            self._flush(event.job)
+            del self._latest[event.job]
+
+    def stopped(self, _: Any = None) -> None:
+        for job in list(self._since):
+            self._flush(job)
+        self._latest.clear()
+
+    def _flush(self, job: str) -> None:
+        repeated = self._since.pop(job, None)
+        if repeated is not None:
+            self._tell(repeated)
+
+
 def _listener(kind: Any, how: _Told) -> Callable[[Any], None]:
     logger, fixed, words = how
     name = kind.__name__
-    attributes = [PREFIX + field for field in kind._fields]
+    attributes = [PREFIX + field for field in kind._fields if field not in CARRIED]
+    has_fault = len(attributes) < len(kind._fields)
 
     def tell(event: Any) -> None:
         level = fixed if fixed is not None else _level(event)
         # First of all: a silent logger costs a lookup, not a sentence.
         if logger.isEnabledFor(level):
-            fields = dict(zip(attributes, event, strict=True))
+            fields = dict(zip(attributes, event, strict=not has_fault))
             fields[PREFIX + "event"] = name
+            caught = _caught(event.exception) if has_fault else None
             # Made here and not by logger.log, which would walk the stack for a caller that is always this line.
-            logger.handle(logger.makeRecord(logger.name, level, __file__, 0, words(event), (), None, "tell", fields))
+            record = logger.makeRecord(logger.name, level, __file__, 0, words(event), (), caught, "tell", fields)
+            if has_fault and event.traceback:
+                # Formatters take this for what they made of exc_info before: without the engine's frames, and bounded.
+                record.exc_text = without_passwords(event.traceback).rstrip("\n")
+            logger.handle(record)
 
     return tell
+
+
+def _caught(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    return None if error is None else (type(error), error, error.__traceback__)
 
 
 def _level(event: Any) -> int:
     if event.state == "CANCELLED" and getattr(event, "reason", None) == "timeout":
         return WARNING
+    if isinstance(event, events.RunEnded) and event.state in ("FAILED", "FAILED_STALE"):
+        # An attempt may be tried again: its failure is a warning. This is what somebody should be told of.
+        return ERROR
     return _ENDS.get(event.state, WARNING)
 
 
@@ -204,10 +305,10 @@ class JsonFormatter(_Formatter):
         fields = {key: without_passwords(value) if isinstance(value, str) else value for key, value in fields.items()}
         if fields:
             line["fields"] = fields
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        elif record.exc_text:
+        if record.exc_text and (event is not None or not record.exc_info):
             line["exception"] = without_passwords(record.exc_text)
+        elif record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         try:
@@ -219,12 +320,30 @@ class JsonFormatter(_Formatter):
 
 
 class TextFormatter(_Formatter):
-    """A line for people, with the time in UTC."""
+    """A line for people, with the time in UTC; below it the traceback, where there is one."""
 
     converter = staticmethod(time.gmtime)
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        """Says of what a task logs through `run.log` whose it is: many runs log at once."""
+        if record.name != _TASKS or not hasattr(record, "run_id"):
+            return super().formatMessage(record)
+        facts = record.__dict__
+        task = "" if facts.get("task") == facts.get("job") else f"/{facts.get('task')}"
+        whose = f"{facts.get('job')}{task} ({record.run_id})"
+        return super().formatMessage(logging.makeLogRecord({**facts, "message": f"{whose}: {record.message}"}))
+
+    def format(self, record: logging.LogRecord) -> str:
+        event, trace = getattr(record, PREFIX + "event", None), record.exc_text
+        if event is not None and trace:
+            record = copy(record)
+            # At the end of a run it already stands below the line of the attempt, which came just before.
+            is_repeated = event == "RunEnded" and _RUNS.isEnabledFor(WARNING)
+            record.exc_info, record.exc_text = None, None if is_repeated else _indented(trace)
+        return super().format(record)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -251,6 +370,11 @@ def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO |
     handler.setFormatter(JsonFormatter() if json else TextFormatter())
 
 
+def _node(event: Any) -> str:
+    """A node by its name, if it was given one, and its id."""
+    return event.node if event.name is None else f"{_line(event.name)} ({event.node})"
+
+
 def _stamp(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -260,6 +384,19 @@ def _lateness(event: events.RunStarted) -> str:
     if event.origin != "SCHEDULE":
         return f"asked for by {event.origin.lower()}"
     return f"{_span(max(event.started_ms - event.chosen_ms, 0) / 1000)} after its time"
+
+
+def _scheduled(event: events.RunPassed) -> str:
+    """Which scheduled times it was."""
+    last = _minute(event.last_ms)
+    if event.count == 1:
+        return f" at {last}"
+    return f" {event.count} times, {_minute(event.first_ms)} to {last}"
+
+
+def _minute(at_ms: int) -> str:
+    """Like 2026-03-02T09:00:00Z."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _span(seconds: float) -> str:
@@ -278,6 +415,10 @@ def _many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def _times(count: int) -> str:
+    return f" {count} times" if count > 1 else ""
+
+
 def _because(reason: str | None) -> str:
     return f": {_line(reason)}" if reason else ""
 
@@ -285,7 +426,15 @@ def _because(reason: str | None) -> str:
 def _line(text: str) -> str:
     """Text of strangers on one line: an error with line breaks must not look like further records."""
     text = without_passwords(text)
-    cut = text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
-    if cut.isprintable():
-        return cut
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
+    return _printable(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…")
+
+
+def _indented(text: str) -> str:
+    """Lines of strangers below a record: none of them must look like a record."""
+    return "\n".join("    " + _printable(line) for line in text.split("\n"))
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -14,18 +14,33 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import horae.events as events
+from horae.core.lifecycle import ATTEMPTS, RUNS
+from horae.core.skip import SkipReason, skip_reason
+from horae.core.wait import WaitingFor
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_JOBS = 1_000
 MOST_TASKS = 10_000
 OTHER = "other"
-"""The label of every job and task beyond the most that get series of their own."""
+"""The label of every job and task beyond the most that get series of their own, and of whatever else has no label."""
 
 _DURATIONS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 _LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_ATTEMPT_STATUS = {"FAILED": "failure", "CANCELLED": "canceled"}
-_RUN_STATUS = {"CANCELLED": "canceled"}
-_STRATEGIES = {"all": "full_backfill", "last": "latest_only", "none": "skip"}
+_RUN_STATUS = {state: state.lower() for state in RUNS.states if state in RUNS.terminal} | {"CANCELLED": "canceled"}
+_ATTEMPT_STATUS = {state: state.lower() for state in ATTEMPTS.states if state in ATTEMPTS.terminal} | {
+    "FAILED": "failure",
+    "CANCELLED": "canceled",
+}
+_STRATEGIES = {
+    "all": "full_backfill",
+    "last": "latest_only",
+    "bounded": "bounded",
+    "compressed": "compressed",
+    "none": "skip",
+}
+CLAIM = "claim"
+"""What a run waits for that nothing keeps: a node is about to claim it."""
+_WAITS = frozenset((*WaitingFor, CLAIM))
 
 
 class Totals(Protocol):
@@ -66,7 +81,20 @@ _PLAIN: tuple[tuple[str, type, str, str], ...] = (
     ("scheduler_threads_freed_total", events.RunFreed, "", "Threads left behind that have ended after all."),
     ("scheduler_hook_failures_total", events.HookFailed, "", "Hooks that raised."),
     ("scheduler_results_dropped_total", events.ResultDropped, "", "Return values that could not be kept."),
+    (
+        "scheduler_definitions_unreadable_total",
+        events.DefinitionUnreadable,
+        "",
+        "Due jobs found with a definition that cannot be read.",
+    ),
     ("scheduler_handlers_missing_total", events.HandlerMissing, "", "Times no live node had what a job needs."),
+    (
+        "scheduler_sandbox_missing_total",
+        events.SandboxMissing,
+        "",
+        "Times this node could not give programs a sandbox.",
+    ),
+    ("scheduler_runs_overlong_total", events.RunOverlong, "", "Runs on this node that lasted unusually long."),
     ("scheduler_loop_errors_total", events.LoopFailed, "", "Unexpected errors in the engine's loops."),
     ("scheduler_heartbeats_late_total", events.HeartbeatLate, "", "Heartbeats that came too late."),
     ("scheduler_expulsions_total", events.NodeExpelled, "", "Times others declared this node dead."),
@@ -111,6 +139,18 @@ FAMILIES = (
     *(Family(name, "counter", (), meaning) for name, _, _, meaning in _PLAIN),
 )
 """Every metric, in the order in which they are shown."""
+
+LABEL_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("scheduler_catalog_runs", "state"): ("running", "queued", "pending"),
+    ("scheduler_runs_waiting", "reason"): (*WaitingFor, CLAIM, OTHER),
+    ("scheduler_catalog_jobs", "state"): ("enabled", "paused", "disabled"),
+    ("scheduler_job_occurrences_total", "status"): (*_RUN_STATUS.values(), OTHER),
+    ("scheduler_task_attempts_total", "status"): (*_ATTEMPT_STATUS.values(), OTHER),
+    ("scheduler_recovery_runs_total", "strategy"): (*_STRATEGIES.values(), OTHER),
+    ("scheduler_runs_skipped_total", "reason"): tuple(SkipReason),
+}
+"""Every value that a label may have, by metric and label. Of `job` and `task` the number of values is limited instead:
+MOST_JOBS, MOST_TASKS."""
 
 
 class Buckets(NamedTuple):
@@ -203,7 +243,11 @@ class Metrics:
         """What the catalog holds now, and how many runs wait for what; None where it cannot be read, so that nothing
         old is shown as if it were now."""
         self._totals = totals
-        self._waiting = dict(waiting or {})
+        counted: dict[str, int] = {}
+        for reason, count in (waiting or {}).items():
+            label = reason if reason in _WAITS else OTHER
+            counted[label] = counted.get(label, 0) + count
+        self._waiting = counted
 
     def render(self) -> str:
         """All metrics in Prometheus' text exposition format, version 0.0.4 (CONTENT_TYPE)."""
@@ -243,10 +287,10 @@ class Metrics:
             lag.counts[bisect_left(_LATENCIES, seconds)] += 1
             lag.total += seconds
             if is_recovery:
-                self._job(job).recoveries[_STRATEGIES.get(strategy, strategy)] += 1
+                self._job(job).recoveries[_STRATEGIES.get(strategy, OTHER)] += 1
 
     def _on_attempt_ended(self, event: events.AttemptEnded) -> None:
-        _, job, task, _, state, seconds, _ = event
+        _, job, task, _, state, seconds, *_ = event
         try:
             series = self._jobs[job].tasks[task]
         except KeyError:
@@ -256,7 +300,7 @@ class Metrics:
         series.ends[state] += 1
 
     def _on_run_ended(self, event: events.RunEnded) -> None:
-        run_id, job, state, reason, seconds = event
+        run_id, job, state, reason, seconds, *_ = event
         self._running.discard(run_id)
         series = self._jobs.get(job) or self._job(job)
         series.counts[bisect_left(_DURATIONS, seconds)] += 1
@@ -285,11 +329,11 @@ class Metrics:
         return self._other_task
 
     def _on_run_passed(self, event: events.RunPassed) -> None:
-        job, state, count, reason, is_recovery = event
+        job, state, count, reason, is_recovery, _, _, _ = event
         series = self._job(job)
         series.ends[state] += count
         if state == "SKIPPED":
-            series.skips[reason or "unspecified"] += count
+            series.skips[skip_reason(reason)] += count
         elif state == "MISSED" and (is_recovery or reason != "deadline"):
             series.recoveries[_STRATEGIES["none"]] += count
         self._failed += _is_failure(state, reason) * count
@@ -371,11 +415,14 @@ def _catalog_series(totals: Totals | None) -> dict[str, list[Sample]]:
 
 def _split(counted: Iterable[tuple[Labels, dict[str, int]]], names: dict[str, str] | None) -> list[Sample]:
     """One series for each key of each dict; with `names`, keys are states and told as the metrics call them."""
-    return [
-        ((*key, value if names is None else names.get(value, value.lower())), count)
-        for key, counts in counted
-        for value, count in counts.copy().items()
-    ]
+    samples: list[Sample] = []
+    for key, counts in counted:
+        by_label: dict[str, int] = {}
+        for value, count in counts.copy().items():
+            label = value if names is None else names.get(value, OTHER)
+            by_label[label] = by_label.get(label, 0) + count
+        samples += [((*key, label), count) for label, count in by_label.items()]
+    return samples
 
 
 def _is_failure(state: str, reason: str | None) -> bool:

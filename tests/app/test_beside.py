@@ -180,3 +180,66 @@ def test_a_link_that_leads_nowhere_is_a_reason_and_no_crash(folder: Path) -> Non
     (folder / "lost.py").symlink_to(folder / "nowhere.py")
     with pytest.raises(TaskNotFound, match="cannot be looked at: No such file"):
         handler_beside(folder / "jobs.toml", "reports.nightly")
+
+
+def test_a_folder_without_an_init_file_is_named_as_the_reason(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "sub").mkdir(mode=0o755)
+    (folder / "sub" / "mod.py").write_text("def g(): ...\n")
+    (folder / "jobs.toml").write_text('[jobs.a]\nevery = "1h"\npython = "sub.mod.g"\n')
+    with caplog.at_level(logging.WARNING, "horae"):
+        assert starts(folder / "jobs.toml") == []
+    (line,) = {each.getMessage() for each in caplog.records if "cannot run" in each.getMessage()}
+    assert f'"sub.mod.g" is not imported from {folder}: the folder sub there has no __init__.py' in line
+    assert line.endswith(f"Put an empty file __init__.py into {folder / 'sub'}.")
+    (folder / "sub" / "__init__.py").touch(mode=0o644)
+    assert handler_beside(folder / "jobs.toml", "sub.mod.g") is not None
+
+
+def test_a_folder_that_only_has_the_name_of_the_module_is_not_the_reason(folder: Path) -> None:
+    (folder / "sub").mkdir(mode=0o755)
+    assert handler_beside(folder / "jobs.toml", "sub.mod.g") is None
+    assert handler_beside(folder / "jobs.toml", "sub.g") is None
+
+
+@pytest.mark.parametrize("is_package", [False, True])
+def test_a_link_to_code_elsewhere_is_named_as_the_reason_before_the_code_is_run(
+    folder: Path, *, is_package: bool
+) -> None:
+    outside = folder.parent / "outside"
+    outside.mkdir(mode=0o755)
+    (outside / "__init__.py").write_text("raise RuntimeError('run')\n")
+    (outside / "__init__.py").chmod(0o644)
+    name, aim = ("linked", outside) if is_package else ("linked.py", outside / "__init__.py")
+    (folder / name).symlink_to(aim)
+    with pytest.raises(TaskNotFound) as refused:
+        handler_beside(folder / "jobs.toml", "linked.run")
+    assert refused.value.message == (
+        f'"linked.run" is not imported from {folder}: {name} there is a link to {aim}, outside of it'
+    )
+    assert "Put the code itself into" in (refused.value.hint or "")
+
+
+def test_a_link_to_code_in_the_same_folder_is_followed(folder: Path) -> None:
+    (folder / "alias.py").symlink_to(folder / "reports.py")
+    assert handler_beside(folder / "jobs.toml", "alias.nightly") is not None
+
+
+def test_a_module_beside_a_link_to_the_job_file_is_named_as_such(folder: Path) -> None:
+    link = folder.parent / "elsewhere" / "jobs.toml"
+    link.symlink_to(folder / "jobs.toml")
+    (link.parent / "mine.py").write_text("def run(): ...\n")
+    with pytest.raises(TaskNotFound, match=r"is a link to a file in .*, and the module is looked for beside that file"):
+        handler_beside(link, "mine.run")
+
+
+def test_a_module_that_calls_sys_exit_when_imported_is_a_warning_and_the_other_jobs_run(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "ends.py").write_text("import sys\nsys.exit(3)\n")
+    (folder / "ends.py").chmod(0o644)
+    (folder / "jobs.toml").write_text(JOBS + '[jobs.ends]\nevery = "1h"\npython = "ends.f"\n')
+    with caplog.at_level(logging.WARNING, "horae"):
+        assert starts(folder / "jobs.toml") == ["nightly", "nightly"]
+    (line,) = {each.getMessage() for each in caplog.records if "ends cannot run" in each.getMessage()}
+    assert 'The module of "ends.f" cannot be imported here: module ends called sys.exit(3).' in line
+    assert 'under if __name__ == "__main__"' in line

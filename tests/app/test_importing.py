@@ -11,7 +11,7 @@ import pytest
 from tests.engine.world import simulate, states
 
 from horae import Horae
-from horae.app.loading import callables
+from horae.app.loading import callables, finder
 from horae.control.doctor import examine
 from horae.core.needs import may_import
 from horae.errors import TaskNotFound
@@ -57,6 +57,12 @@ def etl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (package / "steps.py").write_text("from shop_etl import done\n\ndef transform():\n    done.append('transform')\n")
     (package / "broken.py").write_text("raise RuntimeError('no licence')\n")
     (package / "lacking.py").write_text("import a_module_nobody_has\n")
+    (package / "ends.py").write_text("import argparse\n\nargparse.ArgumentParser().exit(3)\n")
+    (package / "through.py").write_text("import shop_etl.ends\n")
+    (package / "says.py").write_text("import sys\n\nsys.exit('bye')\n")
+    (package / "silent.py").write_text("raise SystemExit\n")
+    (package / "odd.py").write_text("class Odd(BaseException): ...\n\nraise Odd('why')\n")
+    (package / "interrupted.py").write_text("raise KeyboardInterrupt\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield package
     for name in [each for each in sys.modules if each.split(".")[0] == "shop_etl"]:
@@ -103,6 +109,11 @@ def test_a_callable_is_found_by_its_path(path: str, name: str) -> None:
         ("shop_etl.done.append", 'comes from "Python itself"'),
         ("shop_etl.broken.run", "RuntimeError: no licence"),
         ("shop_etl.lacking.run", "No module named 'a_module_nobody_has'"),
+        ("shop_etl.ends.run", "module shop_etl.ends called sys.exit(3)"),
+        ("shop_etl.through:run", "module shop_etl.ends called sys.exit(3)"),
+        ("shop_etl.says.run", 'module shop_etl.says called sys.exit("bye")'),
+        ("shop_etl.silent.run", "module shop_etl.silent called sys.exit()"),
+        ("shop_etl.odd.run", "Odd: why"),
     ],
 )
 def test_what_should_be_there_and_is_not_is_told_with_the_reason(path: str, reason: str) -> None:
@@ -111,6 +122,23 @@ def test_what_should_be_there_and_is_not_is_told_with_the_reason(path: str, reas
     with pytest.raises(TaskNotFound) as refused:
         find(path)
     assert reason in refused.value.message
+
+
+@pytest.mark.usefixtures("etl")
+def test_an_interrupt_during_an_import_still_ends_the_program() -> None:
+    find = callables(["shop_etl"])
+    assert find is not None
+    with pytest.raises(KeyboardInterrupt):
+        find("shop_etl.interrupted.run")
+    with pytest.raises(KeyboardInterrupt):
+        finder(["shop_etl"])("shop_etl.interrupted:Sunsets")
+
+
+def test_a_schedule_of_one_s_own_whose_module_or_class_calls_sys_exit_is_not_here(etl: Path) -> None:
+    (etl / "sunsets.py").write_text("import sys\n\nclass Sunsets:\n    def __init__(self):\n        sys.exit(3)\n")
+    find = finder(["shop_etl"])
+    assert find("shop_etl.ends:Sunsets") is None
+    assert find("shop_etl.sunsets:Sunsets") is None
 
 
 @pytest.mark.usefixtures("etl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -244,5 +245,25 @@ def test_a_schedule_of_ones_own_in_a_file_is_loaded_where_it_may_be_imported(tmp
     async def body(sim: Simulation) -> None:
         await sim.advance("2h")
         assert await states(app, "own") == ["COMPLETED"] * 2
+
+    simulate(app, body)
+
+
+def test_a_new_job_of_a_file_is_paused_as_long_as_the_file_says(tmp_path: Path) -> None:
+    paused = '[jobs.{}]\nevery = "1h"\nsql = "SELECT 1"\nstate = "PAUSED"\npaused_until = {}\npause_note = "a move"\n'
+    app = Horae("sqlite://", settings={"tee": False})
+    text = paused.format("held", "2026-01-01T02:30:00Z") + paused.format("over", "2025-12-31T23:00:00Z")
+    app.job_file(written(tmp_path, text))
+
+    async def body(sim: Simulation) -> None:
+        held, over = await app.get_job("held"), await app.get_job("over")
+        assert (held.state, held.paused_until, held.pause_note) == (
+            "PAUSED",
+            datetime(2026, 1, 1, 2, 30, tzinfo=UTC),
+            "a move",
+        )
+        assert (over.state, over.pause_note) == ("ENABLED", None)
+        await sim.advance("4h")
+        assert (await states(app, "held")).count("COMPLETED") == 2
 
     simulate(app, body)

@@ -30,6 +30,9 @@ def with_argument(what): ...
 def fails():
     raise RuntimeError("no licence")
 
+def ends():
+    raise SystemExit(4)
+
 class Holder:
     app = app
 """
@@ -128,6 +131,13 @@ TARGETS: list[tuple[list[str], type[HoraeError], str, str]] = [
     (["shop:with_argument"], InvalidInput, "failed: TypeError", "without arguments"),
     (["shop:fails"], InvalidInput, "failed: RuntimeError: no licence", ""),
     (["broken:app"], InvalidDefinition, "cannot be imported: ZeroDivisionError: division by zero", ""),
+    (
+        ["ends:app"],
+        InvalidDefinition,
+        "cannot be imported: module ends called sys.exit(3)",
+        'if __name__ == "__main__"',
+    ),
+    (["shop:ends"], InvalidInput, "called to make the app, failed: it called sys.exit(4)", "returns a Horae"),
     (["lacking:app"], InvalidDefinition, "No module named 'a_module_nobody_has'", ""),
     (["twice:app"], InvalidDefinition, 'Job "a" is defined twice', ""),
     (["nothing.toml"], InvalidFile, "nothing.toml: cannot be read: No such file", ""),
@@ -144,6 +154,7 @@ def test_what_is_no_target_is_refused_with_the_reason(
 ) -> None:
     (here / "shop.py").write_text(APP)
     (here / "broken.py").write_text("1 / 0\n")
+    (here / "ends.py").write_text("import sys\nsys.exit(3)\n")
     (here / "lacking.py").write_text("import a_module_nobody_has\n")
     (here / "twice.py").write_text(
         "from horae import Every, Horae\napp = Horae('sqlite://')\napp.job('a', Every(9))\napp.job('a', Every(9))\n"

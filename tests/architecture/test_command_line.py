@@ -45,8 +45,8 @@ def test_every_command_and_every_option_is_documented() -> None:
             assert row is not None, name
             title, said = row[0].split("|")[1], row[0]
         for option in parser._option_string_actions:
-            if option not in ("--help", "-h"):
-                shared = option in ("--json", "--server", "--store", "--token-file", "--user")
+            if option not in ("--help", "-h") and parser._option_string_actions[option].help != argparse.SUPPRESS:
+                shared = option in ("--json", "--server", "--store", "--token-file", "--tz", "--user")
                 assert f"`{option}" in (section if shared else said), f"{name} {option}"
         for action in parser._actions:
             if not action.option_strings:

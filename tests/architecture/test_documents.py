@@ -75,7 +75,8 @@ EXAMPLES = {path: found for path in ALONE if (found := re.findall(r"```python\n(
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_python_example_runs(path: Path) -> None:
+def test_every_python_example_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for example in EXAMPLES[path]:
         exec(example, {"print": lambda *values: None})  # noqa: S102 - the example is our own text
 

@@ -153,6 +153,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
     assert horae.__all__ == [
         "CORE_VERSION",
         "Bounded",
+        "Cancelled",
         "Constraints",
         "Cron",
         "Decision",

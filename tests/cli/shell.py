@@ -29,6 +29,6 @@ def horae(
         text=True,
         check=False,
         timeout=120,
-        env={**os.environ, "COLUMNS": "120", **(environment or {})},
+        env={**os.environ, "COLUMNS": "120", "TZ": "UTC", **(environment or {})},
     )
     return Done(done.returncode, done.stdout, done.stderr)

@@ -8,6 +8,7 @@ from horae.cli.completing import Names, offered
 from horae.cli.history import is_secret
 from horae.cli.rows import told
 from horae.cli.screen import fitted, shortened
+from horae.cli.time_text import Clock
 
 NAMES = Names(
     jobs=("nightly", "my job"),
@@ -79,15 +80,23 @@ def test_what_has_none_is_kept(text: str) -> None:
     assert not is_secret(text)
 
 
-def test_milliseconds_are_times_only_in_columns_of_times() -> None:
-    assert told(1_794_888_000_000, "next_run_time") == "2026-11-17T04:00:00Z"
-    assert told(1_794_888_000_123, "started_at") == "2026-11-17T04:00:00.123Z"
-    assert told(1_794_888_000_000, "run_no") == "1794888000000"
-    assert told(0, "created_at") == "0"
-    assert told(True, "is_admin") == "yes"
-    assert told(None) == ""
-    assert told(b"\x01\xff") == "01ff"
-    assert told("a\nb\x1b[2J") == "a\\nb·[2J"
+@pytest.mark.parametrize(
+    ("value", "column", "expected"),
+    [
+        (1_794_888_000_000, "next_run_time", "2026-11-17T05:00:00+01:00"),
+        (1_794_888_000_123, "started_at", "2026-11-17T05:00:00.123+01:00"),
+        ("2026-11-17T04:00:00Z", "started_at", "2026-11-17T05:00:00+01:00"),
+        ("2026-11-17T04:00:00Z", "result_message", "2026-11-17T04:00:00Z"),
+        (1_794_888_000_000, "run_no", "1794888000000"),
+        (0, "created_at", "0"),
+        (True, "is_admin", "yes"),
+        (None, "", ""),
+        (b"\x01\xff", "", "01ff"),
+        ("a\nb\x1b[2J", "", "a\\nb·[2J"),
+    ],
+)
+def test_of_rows_of_the_users_only_columns_of_times_have_times(value: object, column: str, expected: str) -> None:
+    assert told(value, column, Clock("Europe/Berlin"), of_users=True) == expected
 
 
 def test_the_widest_columns_give_first_and_the_last_are_left_out() -> None:
@@ -96,5 +105,8 @@ def test_the_widest_columns_give_first_and_the_last_are_left_out() -> None:
     assert sum(fitted([30] * 20, 40)) + 2 * (len(fitted([30] * 20, 40)) - 1) <= 40
     assert len(fitted([30] * 20, 40)) == 5
     assert fitted([10_000_000], 20) == [20]
+    assert fitted([40, 50, 10], 60, whole=[40, 0, 0]) == [40, 8, 8]
+    assert fitted([40, 50, 20], 60, whole=[40, 0, 20]) == [40, 18], "left out rather than cut"
+    assert fitted([40, 9], 20, whole=[40, 0]) == [40], "wider than the terminal, and whole"
     assert shortened("abcdef", 4) == "abc…"
     assert shortened("abcd", 4) == "abcd"

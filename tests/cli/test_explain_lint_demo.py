@@ -64,6 +64,21 @@ def test_explain_lists_each_rejected_candidate_and_why(tmp_path: Path) -> None:
     assert {each["objection"] for each in trace["candidates"]} == {"not in only hours=9", "in avoid dow=0"}
 
 
+def test_explain_and_next_tell_how_often_a_narrow_window_finds_no_start(tmp_path: Path) -> None:
+    path = tmp_path / "narrow.kron"
+    line = "0 0 * * * @win(after,24h{}) @only(between=03:00-03:10) name=narrow command=/x\n"
+    path.write_text(line.format(""))
+    for command in (("explain", "narrow", "--file", str(path)), ("next", str(path))):
+        done = horae(*command)
+        assert "about 61 % of its slots will be UNSCHEDULABLE by chance" in done.out
+        assert "about 61 %" in json.loads(horae(*command, "--json").out)["note"]
+    path.write_text(line.format(",exact"))
+    done = horae("explain", "narrow", "--file", str(path), "--at", "2026-03-03T00:00:00Z")
+    assert "about 61 %" not in done.out
+    assert "starts at" in done.out
+    assert "exact: picked among the allowed seconds" in done.out
+
+
 def test_explain_says_when_the_time_is_not_an_occurrence(krontab: Path) -> None:
     done = horae("explain", "backup", "--at", "2026-03-01T05:00:00Z", "--file", str(krontab))
     assert done.code == 0
@@ -226,7 +241,7 @@ def test_colour_is_used_only_where_it_is_wanted() -> None:
 def test_an_unknown_command_is_invalid_input() -> None:
     done = horae("frobnicate")
     assert done.code == 2
-    assert "invalid choice" in done.errors
+    assert "there is no command 'frobnicate'" in done.errors
 
 
 def test_the_version_is_printed() -> None:

@@ -13,7 +13,7 @@ from tests.cli.planning import at_midday
 from tests.cli.shell import horae
 from tests.store.databases import Databases
 
-from horae import Horae
+from horae import Horae, Retry
 
 NIGHTLY = (
     "CREATE JOB nightly SCHEDULE = CRON '0 2 * * *' TIMEZONE = 'Europe/Berlin' TAGS = (etl) DESCRIPTION = 'cleans up'"
@@ -99,9 +99,9 @@ def test_the_next_run_is_moved_and_past_ones_are_caught_up_on(store: str) -> Non
 
 def test_a_dropped_job_leaves_its_history_where_that_is_asked_for(store: str) -> None:
     inside("job", "trigger", "idle", "--store", store)
-    assert inside("job", "drop", "idle", "--keep-history", "--store", store).code == 0
+    assert inside("job", "drop", "--yes", "idle", "--keep-history", "--store", store).code == 0
     assert len(asked("job", "runs", "idle", store=store)["runs"]) == 1
-    assert inside("job", "drop", "idle", "--store", store).code == 1
+    assert inside("job", "drop", "--yes", "idle", "--store", store).code == 1
     assert inside("job", "runs", "nope", "--store", store).code == 1
 
 
@@ -112,10 +112,49 @@ def test_a_run_is_cancelled_and_done_again_for_a_reason(store: str) -> None:
     again = asked("run", "replay", run, "--reason", "it was cancelled", store=store)
     assert again["replay_of"] == run
     report = asked("run", "show", again["run_id"], store=store)
-    assert (report["origin"], report["reason"]) == ("REPLAY", "it was cancelled")
+    assert (report["origin"], report["reason"], report["replay_reason"]) == ("REPLAY", None, "it was cancelled")
+    assert f"It is a replay of {run}: it was cancelled." in inside("run", "show", again["run_id"], "--store", store).out
+    assert "replay: it was cancelled" in inside("run", "list", "--store", store).out
     missing = inside("run", "show", run[:-4] + "0000", "--store", store)
     assert missing.code == 1
     assert inside("run", "show", "nonsense", "--store", store).code == 2
+
+
+def test_a_run_that_failed_is_shown_with_its_last_error_its_story_and_its_tracebacks(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'horae.db'}"
+
+    async def ran() -> str:
+        app = Horae(store)
+        tries: list[int] = []
+
+        @app.task("fail")
+        def fail() -> None:
+            tries.append(1)
+            raise ValueError("no such table" if len(tries) < 3 else "still no table")
+
+        async with app:
+            await app.schedule("bad", None, task="fail", retry=Retry(2, "1ms"))
+            run = await app.trigger("bad")
+            while (await app.report(run)).outcome != "FAILED":
+                await asyncio.sleep(0.01)
+        return str(run)
+
+    run = asyncio.run(ran())
+    told = asked("run", "show", run, store=store)
+    assert told["reason"] == "ValueError: still no table (after 3 attempts)"
+    attempts = told["tasks"][0]["attempts"]
+    assert all("raise ValueError(" in each["traceback"] for each in attempts)
+    assert told["duration_seconds"] >= told["working_seconds"] >= 0
+    assert told["lag_seconds"] >= 0
+    shown = inside("run", "show", run, "--store", store).out
+    assert told["summary"] in shown
+    assert "fail failed 3 times" in told["summary"]
+    assert "== fail, attempts 1, 2 ==" in shown
+    assert "== fail, attempt 3 ==" in shown
+    assert shown.count("raise ValueError(") == 2
+    (listed,) = asked("run", "list", store=store)["runs"]
+    assert listed["reason"] == told["reason"]
+    assert "(after 3 attempts)" in inside("run", "list", "--store", store).out
 
 
 def test_what_attempts_printed_is_shown_by_run_task_and_attempt(tmp_path: Path) -> None:
@@ -151,7 +190,7 @@ def test_what_attempts_printed_is_shown_by_run_task_and_attempt(tmp_path: Path) 
 
 def test_a_user_without_rights_is_refused_with_exit_code_1(store: str) -> None:
     inside("user", "create", "ann", "--store", store)
-    for words in (("pause", "nightly"), ("trigger", "nightly"), ("drop", "nightly"), ("show", "nightly")):
+    for words in (("pause", "nightly"), ("trigger", "nightly"), ("drop", "nightly", "--yes"), ("show", "nightly")):
         refused = inside("job", *words, "--store", store, "--user", "ann")
         assert refused.code == 1, words
         assert "GRANT " in refused.errors
@@ -173,4 +212,4 @@ def test_it_works_on_a_server_and_as_a_process(databases_18: Databases) -> None:
     assert "(1 job)" in horae("job", "list", environment={"HORAE_STORE": url}).out
     run = asked("job", "trigger", "nightly", store=url)["run_id"]
     assert [each["run_id"] for each in asked("job", "runs", store=url)["runs"]] == [run]
-    assert inside("job", "drop", "nightly", "--store", url).code == 0
+    assert inside("job", "drop", "--yes", "nightly", "--store", url).code == 0

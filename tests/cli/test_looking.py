@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -14,9 +15,13 @@ from typing import Any
 import pytest
 from tests.cli.inside import inside
 from tests.cli.shell import horae
+from tests.store.catalogs import minutely, opened, sqlite_place
 from tests.web.serving import Served, serving
 
 from horae import Every, Horae, Run
+from horae.core.lifecycle import JobState
+from horae.store.port import Store
+from horae.testing.clock import ManualClock
 
 JOBS = """
 CREATE JOB nightly SCHEDULE = CRON '0 2 * * *' TIMEZONE = 'Europe/Berlin' TAGS = (etl) DESCRIPTION = 'cleans up'
@@ -165,7 +170,9 @@ def test_a_run_is_followed_until_it_has_ended(server: Served) -> None:
     assert inside(*words, "--task", "second").out == f"{rest[-1]}\n"
     shown = inside("run", "show", run, "--server", server.url).out
     assert "  first   1  " in shown
-    assert shown.splitlines()[-2].endswith(" SUCCESS")
+    picture, _, traceback = shown.partition("\n\n== first, attempt 1 ==\n")
+    assert picture.splitlines()[-2].endswith(" SUCCESS")
+    assert traceback.splitlines()[-1] == "ValueError: no luck"
     assert inside("run", "output", "attempt_" + run[4:], "--follow", "--server", server.url).code == 2
 
 
@@ -199,3 +206,26 @@ def test_previews_need_neither_a_desk_nor_an_engine() -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "set()"
     assert horae("next", "0 9 * * *", "--count", "1").code == 0
+
+
+def test_a_span_of_a_pause_says_how_many_slots_it_stands_for_and_up_to_when(tmp_path: Path) -> None:
+    place, clock = sqlite_place(tmp_path), ManualClock()
+
+    async def paused(store: Store) -> None:
+        await store.define([minutely()])
+        await store.set_state("a", JobState.PAUSED)
+        clock.advance("1d")
+        await store.plan()
+
+    asyncio.run(opened(place, clock, paused))
+    url = place.url
+    last = clock.now().replace(second=0, microsecond=0)
+    done = inside("run", "list", "--store", url)
+    assert done.code == 0, done.errors
+    listed = done.out
+    assert f"paused; 1,439 slots, the last at {last:%Y-%m-%d}" in listed
+    span, first = asked("run", "list", store=url)["runs"]
+    assert (first["count"], span["count"]) == (1, 1439)
+    assert (span["covers_from"], span["covers_to"]) == (first["scheduled_time"], f"{last:%Y-%m-%dT%H:%M:%SZ}")
+    shown = inside("run", "show", span["run_id"], "--store", url).out
+    assert f"stands for 1,439 slots, the last at {last:%Y-%m-%d}" in shown

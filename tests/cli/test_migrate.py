@@ -8,7 +8,9 @@ from pathlib import Path
 from tests.cli.shell import horae
 from tests.store.databases import Databases
 
-NAMES = ["0001_catalog", "0002_claims", "0003_declared", "0004_vault", "0005_answers", "0006_former"]
+from horae.store.migrating import migrations
+
+NAMES = [f"{each.number:04d}_{each.name}" for each in migrations("sqlite")]
 
 
 def test_a_catalog_is_created_once_and_then_there_is_nothing_to_do(tmp_path: Path) -> None:

@@ -211,6 +211,6 @@ def test_people_and_the_trail_on_a_server(databases_18: Databases) -> None:
     assert (listed[0]["event"], listed[0]["actor"]) == ("JOB_CREATED", "cli-ann")
     assert asked("audit", "verify", store=url)["ok"] is True
     assert inside("user", "drop", "cli-ann", "--store", url).code == 1, "the job is theirs"
-    assert inside("job", "drop", "mine", "--store", url).code == 0
+    assert inside("job", "drop", "--yes", "mine", "--store", url).code == 0
     assert inside("user", "drop", "cli-ann", "--store", url).code == 0
     assert inside("role", "drop", "cli-ops", "--store", url).code == 0

@@ -100,7 +100,9 @@ def test_attempts_stand_where_they_ran_and_are_as_long_as_they_took() -> None:
     ]
 
 
-@pytest.mark.parametrize(("length", "told"), [(0, "0 s"), (0.004, "0.004 s"), (75, "1 m 15 s"), (7_260, "2 h 01 m")])
+@pytest.mark.parametrize(
+    ("length", "told"), [(0, "0 s"), (0.004, "0.004 s"), (75, "1 min 15 s"), (7_260, "2 h 01 min")]
+)
 def test_an_attempt_of_any_length_has_a_bar_that_fits(length: float, told: str) -> None:
     paper = Paper()
     gantt.draw(screen_on(paper, plain=True), report(("a", [attempt(1, "SUCCESS", 0, length)]), completed=length))

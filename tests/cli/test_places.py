@@ -126,7 +126,7 @@ CHANGING: tuple[tuple[tuple[str, ...], str], ...] = (
     (("secret", "rotate"), ""),
     (("secret", "drop", "token"), ""),
     (("role", "drop", "ops"), ""),
-    (("job", "drop", "odd é/?", "--keep-history"), ""),
+    (("job", "drop", "--yes", "odd é/?", "--keep-history"), ""),
     (("sql", "--each"), "CREATE JOB other SCHEDULE = NONE AS 'SELECT 1'; DROP JOB other"),
     (("user", "drop", "ann"), ""),
 )

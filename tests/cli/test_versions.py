@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +99,21 @@ def test_sql_and_python_go_back_by_the_same_way(store: str) -> None:
     assert inside("sql", "ALTER JOB nightly ROLLBACK TO VERSION 0", "--store", store).code == 2
     huge = inside("sql", f"ALTER JOB nightly ROLLBACK TO VERSION {10**30}", "--store", store)
     assert (huge.code, "has no version" in huge.errors) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{garbage", "its definition is no JSON object"),
+        ('{"name": "nightly", "priority": 7}', 'Unknown key "priority"'),
+    ],
+)
+def test_a_version_that_cannot_be_read_is_not_gone_back_to_and_is_named(
+    store: str, tmp_path: Path, text: str, reason: str
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "horae.db")) as file, file:
+        file.execute("UPDATE job_versions SET definition = ? WHERE version = 1", (text,))
+    done = inside("job", "rollback", "nightly", "1", "--store", store)
+    assert done.code != 0
+    assert f"Version 1 cannot be read: {reason}" in done.errors
+    assert '"None"' not in done.errors

@@ -105,7 +105,7 @@ def test_into_a_pipe_each_change_is_a_block_of_its_own(store: str) -> None:
 def test_a_job_that_is_gone_ends_it_with_its_error(store: str) -> None:
     with watching("job", "show", "idle", "--watch", "--store", store) as process:
         assert line(process) == "idle\n"
-        inside("job", "drop", "idle", "--store", store)
+        inside("job", "drop", "--yes", "idle", "--store", store)
         assert process.stderr is not None
         assert 'There is no job "idle"' in process.stderr.read()
         assert process.wait(60) == 1
@@ -139,7 +139,7 @@ def test_a_server_is_asked_again_and_waited_for_when_it_is_away(tmp_path: Path) 
             assert inside("sql", JOBS, "--server", server.url).code == 0
             process = ended.enter_context(watching("job", "list", "--watch=0.5", "--server", server.url))
             until(process, "(2 jobs)\n")
-            inside("job", "drop", "idle", "--server", server.url)
+            inside("job", "drop", "--yes", "idle", "--server", server.url)
             until(process, "(1 job)\n")
         assert process.stderr is not None
         assert "cannot be asked" in process.stderr.readline()

@@ -16,7 +16,7 @@ from horae.config import (
     load_configuration,
     parse_configuration,
 )
-from horae.core.external import ExternalPolicy
+from horae.core.external import ExternalPolicy, Sandbox
 from horae.errors import InvalidConfiguration
 
 WHOLE = """
@@ -38,7 +38,7 @@ grace = 5
 user = "nobody"
 group = "nogroup"
 shell = true
-namespaces = "always"
+sandbox = "namespaces"
 
 [connections.warehouse]
 url = "postgresql://etl:hunter2000@db.example:5432/dw?sslpassword=hunter2001"
@@ -75,7 +75,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
         user="nobody",
         group="nogroup",
         allow_shell=True,
-        namespaces="always",
+        sandbox=Sandbox.NAMESPACES,
     )
     assert found.connections["warehouse"].url.startswith("postgresql://etl:hunter2000@")
     older = (f"{tmp_path}/keys/2025.key", "/etc/horae/2024.key")
@@ -149,6 +149,9 @@ FAULTS = [
     ('[external]\ntime_limit = "soon"', 'time_limit in [external] must be a duration, not "soon"'),
     ("[external]\ngrace = -1", "grace in [external] must be a duration"),
     ('[external]\nuser = ""', "user in [external] must be text"),
+    ('[external]\nsandbox = "auto"', 'Invalid sandbox "auto": must be one of namespaces, user, none'),
+    ('[external]\nsandbox = "user"', 'Invalid sandbox "user": needs the user that programs run as'),
+    ('[external]\nsandbox = "none"\nnamespaces = "auto"', "[external] says both sandbox and namespaces"),
     ('[external]\nnamespaces = "some"', 'Invalid namespaces "some": must be one of auto, always, never'),
     ("connections = 1", "[connections] must have a section for each"),
     ('[connections]\nwarehouse = "postgres://a:hunter2@b/c"', "[connections.warehouse] must be a section with a url"),
@@ -247,3 +250,14 @@ def test_neither_a_connection_nor_a_configuration_shows_a_password() -> None:
 
 def test_variables_for_programs_do_not_show_either() -> None:
     assert "hunter2000" not in repr(parse_configuration(WHOLE).external)
+
+
+def test_a_configuration_that_still_says_namespaces_is_read_and_told_what_to_write(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    meant = {"auto": "namespaces", "always": "namespaces", "never": "none"}
+    for said, sandbox in meant.items():
+        caplog.clear()
+        assert parse_configuration(f'[external]\nnamespaces = "{said}"').external.sandbox == sandbox
+        assert f'namespaces = "{said}" in [external] is now sandbox = "{sandbox}"' in caplog.text
+    assert parse_configuration('[external]\nnamespaces = "never"\nuser = "jobs"').external.sandbox == "user"

@@ -18,7 +18,6 @@ from horae.core.schedule import Schedule
 
 COVERED = "COVERED"
 """The fate of a slot that a compressed run speaks for."""
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass
@@ -44,6 +43,7 @@ class Other:
     chosen: datetime
     parked: bool
     is_recovery: bool
+    nominal: datetime
     slot: Slot | None = None
 
 
@@ -112,7 +112,10 @@ def expected_plan(job: JobView, now: datetime) -> Expected:
 
 def settle(job: JobView, now: datetime, slots: list[Slot], found: Expected) -> None:
     grace = job.settings.misfire_grace
-    others = [Other(run.run_id, run.state, run.chosen_time, run.parked, run.is_recovery) for run in job.active]
+    others = [
+        Other(run.run_id, run.state, run.chosen_time, run.parked, run.is_recovery, run.scheduled_time)
+        for run in job.active
+    ]
     missed, ordinary = [], []
     for slot in slots:
         if slot.chosen is None:
@@ -123,23 +126,27 @@ def settle(job: JobView, now: datetime, slots: list[Slot], found: Expected) -> N
             ordinary.append(slot)
     for slot in recovered(job, now, missed, ordinary):
         catch_up(job, now, slot, others, found)
+    is_late = len([slot for slot in ordinary if slot.chosen is not None and slot.chosen <= now]) + bool(missed) > 1
     for slot in ordinary:
         if not slot.fate:
-            bear(job, now, slot, others, found)
+            bear(job, now, slot, others, found, is_late=is_late)
 
 
 def recovered(job: JobView, now: datetime, missed: list[Slot], ordinary: list[Slot]) -> list[Slot]:
     """The missed slots that get a run; the others are given their fate here."""
     policy = "none" if job.first_seen else job.settings.recovery
     runs: list[Slot] = []
+    due_now = [slot for slot in ordinary if slot.chosen is not None and slot.chosen <= now]
+    if job.settings.recovery == "last":
+        for slot in due_now[:-1]:
+            # A slot whose scheduled time is still to come has not been missed.
+            if slot.nominal <= now:
+                slot.fate = "MISSED"
     if not missed:
         return runs
     if policy == "all":
         runs = missed
     elif policy == "last":
-        due_now = [slot for slot in ordinary if slot.chosen is not None and slot.chosen <= now]
-        for slot in due_now[:-1]:
-            slot.fate = "MISSED"
         runs = missed[-1:] if not due_now else []
     elif isinstance(policy, Bounded):
         runs = missed
@@ -188,7 +195,7 @@ def enter(slot: Slot, fate: str, others: list[Other]) -> None:
     slot.fate = fate
     if fate in ("PENDING", "QUEUED"):
         assert slot.chosen is not None
-        others.append(Other(slot.nominal.isoformat(), fate, slot.chosen, False, slot.is_recovery, slot))
+        others.append(Other(slot.nominal.isoformat(), fate, slot.chosen, False, slot.is_recovery, slot.nominal, slot))
 
 
 def catch_up(job: JobView, now: datetime, slot: Slot, others: list[Other], found: Expected) -> None:
@@ -202,18 +209,24 @@ def catch_up(job: JobView, now: datetime, slot: Slot, others: list[Other], found
     enter(slot, "QUEUED" if counting(job, now, others) else "PENDING", others)
 
 
-def bear(job: JobView, now: datetime, slot: Slot, others: list[Other], found: Expected) -> None:
-    """An ordinary run; one whose chosen time lies ahead is not judged yet."""
+def bear(job: JobView, now: datetime, slot: Slot, others: list[Other], found: Expected, *, is_late: bool) -> None:
+    """An ordinary run; one whose chosen time lies ahead is not judged yet. `is_late`: it is not the only one due."""
     if past_deadline(job, now, slot):
         slot.fate = "MISSED"
         return
     supersede(job, others, found)
     assert slot.chosen is not None
     if slot.chosen > now:
+        carry(job, slot, others, found)
         enter(slot, "PENDING", others)
         return
     stand_for_all(job, now, others, found)
     policy = job.settings.overlap
+    before = counting(job, now, others)
+    joins = (is_late and before) or [other for other in before if other.is_recovery or other.state == "QUEUED"]
+    if job.settings.recovery == "all" and joins and policy != "allow":
+        enter(slot, "QUEUED", others)
+        return
     if policy == "replace":
         # What has no row yet cannot be cancelled: it gives way before it is born.
         for other in counting(job, now, others):
@@ -222,6 +235,7 @@ def bear(job: JobView, now: datetime, slot: Slot, others: list[Other], found: Ex
     previous = counting(job, now, others)
     queued = [other for other in previous if other.state == "QUEUED"]
     if not previous or policy == "allow":
+        carry(job, slot, others, found)
         enter(slot, "PENDING", others)
     elif policy == "skip" or (isinstance(policy, Queue) and policy.limit is not None and len(queued) >= policy.limit):
         enter(slot, "SKIPPED", others)
@@ -231,7 +245,23 @@ def bear(job: JobView, now: datetime, slot: Slot, others: list[Other], found: Ex
                 give_way(other, "coalesced" if policy == "coalesce" else "replaced", others, found)
         if policy == "replace":
             found.cancelled |= {other.name for other in previous if other not in queued and other.slot is None}
+        carry(job, slot, others, found)
         enter(slot, "QUEUED", others)
+
+
+def carry(job: JobView, slot: Slot, others: list[Other], found: Expected) -> None:
+    """An ordinary run of a job that compresses carries what is owed since the last coverage and the runs before it."""
+    if job.settings.recovery != "compressed" or job.first_seen:
+        return
+    coverage = job.covered_until or job.planned_until
+    nominal, newest = job.schedule.next(coverage), coverage
+    for other in others:
+        if other.name not in found.cancelled and other.nominal < slot.nominal:
+            newest = max(newest, other.nominal)
+    while nominal is not None and nominal < slot.nominal:
+        if nominal > newest:
+            slot.covers_from = newest
+        nominal = job.schedule.next(nominal)
 
 
 def stand_for_all(job: JobView, now: datetime, others: list[Other], found: Expected) -> None:
@@ -265,15 +295,21 @@ def fates(plan: Plan, schedule: Schedule, planned_until: datetime) -> dict[datet
         if birth.covers_from is None or birth.covers_to is None:
             assert birth.count == 1
             continue
+        if birth.state in ("PENDING", "QUEUED") and not birth.is_recovery:
+            assert birth.count == 1
+            continue
         fate: tuple[str, str | None] = (COVERED, None) if birth.is_recovery else (birth.state, birth.reason)
         if birth.is_recovery:
             # A compressed run goes back to where coverage ended, over slots that were recorded before it too.
             begin = max(planned_until, birth.covers_from)
             covered = [slot for slot in schedule.between(begin, birth.covers_to) if slot not in told]
         else:
-            begin = birth.covers_from - _MICROSECOND
-            covered = [slot for slot in schedule.between(begin, birth.covers_to) if slot not in own]
+            covered = [slot for slot in schedule.between(birth.covers_from, birth.covers_to) if slot not in own]
             assert not told.keys() & set(covered), "a slot is spoken for twice"
         assert birth.count == len(covered) + 1, "a row does not count the slots it stands for"
         told |= dict.fromkeys(covered, fate)
+    if plan.grown is not None:
+        grown = dict.fromkeys(schedule.between(planned_until, plan.grown.until), ("SKIPPED", "paused"))
+        assert not told.keys() & grown.keys(), "a slot is spoken for twice"
+        told |= grown
     return told

@@ -16,7 +16,7 @@ from tests.core.test_occurrence import at
 from tests.tier import examples
 
 from horae import Retry
-from horae.core.attempt import Step, TaskOutcome, TaskView, next_step, settle
+from horae.core.attempt import Step, TaskOutcome, TaskView, after_stop, next_step, settle
 from horae.core.job import Settings, effective, parse_settings
 from horae.core.lifecycle import TASK_RUNS, AttemptState, TaskState
 from horae.errors import IllegalTransition, InvalidTime
@@ -53,6 +53,24 @@ def test_three_retries_are_three_tries_beyond_the_first(outcome: str) -> None:
     assert settled(outcome, failures=3, retry=retry).state is TaskState.PENDING
     end = settled(outcome, failures=4, retry=retry)
     assert end == TaskOutcome(TaskState(outcome), reason="gave up after 4 attempts")
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "reason"),
+    [
+        ("ValueError: no such table", 3, "ValueError: no such table (after 3 attempts)"),
+        ("ValueError: no such table", 1, "ValueError: no such table"),
+        ("\n  first line\nsecond", 2, "first line (after 2 attempts)"),
+        ("x" * 600, 2, f"{'x' * 500}… (after 2 attempts)"),
+        (None, 2, "gave up after 2 attempts"),
+        (" ", 1, None),
+    ],
+)
+def test_a_task_that_is_given_up_says_its_last_error_first(
+    error: str | None, failures: int, reason: str | None
+) -> None:
+    options = {"settings": Settings(), "attempt_id": ID, "now": NOW}
+    assert settle(AttemptState.FAILED, error, failures=failures, lost=0, **options).reason == reason  # type: ignore[arg-type]
 
 
 def test_retries_without_number_go_on() -> None:
@@ -350,3 +368,24 @@ def test_every_run_comes_to_its_end_and_every_task_to_its_own(
     if not run.cancelled:
         ran = {TaskState.SUCCESS, TaskState.FAILED, TaskState.TIMEOUT}
         assert all(view.state in ran and view.attempts for view in run.views if view.is_spared)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "timed_out", "saw", "is_done", "state"),
+    [
+        ("SUCCESS", False, False, False, "SUCCESS"),
+        ("SUCCESS", False, True, False, "CANCELLED"),
+        ("SUCCESS", False, True, True, "SUCCESS"),
+        ("CANCELLED", False, True, False, "CANCELLED"),
+        ("CANCELLED", False, True, True, "CANCELLED"),
+        ("FAILED", False, False, False, "CANCELLED"),
+        ("FAILED", False, True, True, "CANCELLED"),
+        ("SUCCESS", True, False, False, "TIMEOUT"),
+        ("SUCCESS", True, True, True, "TIMEOUT"),
+        ("FAILED", True, True, False, "TIMEOUT"),
+    ],
+)
+def test_what_an_attempt_that_was_asked_to_stop_has_come_to(
+    outcome: str, *, timed_out: bool, saw: bool, is_done: bool, state: str
+) -> None:
+    assert after_stop(AttemptState(outcome), timed_out=timed_out, saw=saw, is_done=is_done) == state

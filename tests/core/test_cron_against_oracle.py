@@ -36,7 +36,7 @@ from horae import Cron
 from horae.core.cron import compile_cron
 from horae.errors import CronNeverFires, InvalidCron
 
-CHUNKS = 16
+CHUNKS = examples(16)
 SCHEDULES_IN_CHUNK = 110
 QUESTIONS_PER_SCHEDULE = 12
 MUTATIONS_IN_CHUNK = 400

@@ -142,7 +142,7 @@ def test_a_long_delay_is_waited_for_in_full() -> None:
         assert effective({}, spec(delay=delay).settings).retry.delay(1000, "") == delay
 
 
-@pytest.mark.parametrize("name", ["", " a", "a\n", "x" * 250])
+@pytest.mark.parametrize("name", ["", "x" * 250])
 def test_a_name_that_no_job_could_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidName):
         declared_spec(name, Cron(HOURLY, dialect="posix"), FIVE)

@@ -11,6 +11,8 @@ import traceback
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import horae
 from horae import errors
@@ -242,6 +244,20 @@ ADDRESSES = [
     "host=db password='a\\'hunter2'",
     '{"password": "hunter2"}',
     "host=db passwd=hunter2",
+    "postgresql:/ann:hunter2@db/horae",
+    "postgresql//ann:hunter2@db/horae",
+    "postgresql:ann:hunter2@db/horae",
+    "postgresql:///ann:hunter2@db/horae",
+    "PostgreSQL:/ann:hunter2@db/horae",
+    "--store=postgresql:/ann:hunter2@db/horae",
+    "postgrsql://ann:a/hunter2@db/horae",
+    "postgresql://ann:hun@ter2/hunter2@db/horae",
+    "postgresql+psycopg://ann:a/hunter2@db/horae",
+    "ann:hunter2@db/horae",
+    "ann:a/hunter2@db:5432/horae",
+    "ann:a://hunter2@db:5432/horae",
+    "postgresql:/ann:a://hunter2@db:5432/horae",
+    "OperationalError:https://ann:hunter2@proxy.example",
 ]
 
 
@@ -266,17 +282,40 @@ def test_a_password_in_an_address_is_in_no_error_whatever_its_kind(address: str)
         ("Invalid password: must be longer", "Invalid password: must be longer"),
         ("sqlite:///home/ann@work/horae.db", "sqlite:///home/ann@work/horae.db"),
         ("mail ann@example.com about password rules", "mail ann@example.com about password rules"),
+        ("mailto:ann@example.com", "mailto:ann@example.com"),
+        ("git@host.example:ours/horae.git", "git@host.example:ours/horae.git"),
+        ("registry/horae:1.0@sha256:77ab", "registry/horae:1.0@sha256:77ab"),
+        ("at 12:30 by ann@work", "at 12:30 by ann@work"),
+        ("postgresql:/ann:secret@db/horae is away", "postgresql:/ann:…@db/horae is away"),
+        ("postgresql://ann:s/e@cret@db:5432/horae?x=1", "postgresql://ann:…@db:5432/horae?x=1"),
+        ("postgresql://ann@db/horae", "postgresql://ann@db/horae"),
     ],
 )
 def test_nothing_but_the_password_is_taken_out(text: str, left: str) -> None:
     assert without_passwords(text) == left
 
 
+@given(
+    scheme=st.sampled_from(
+        ["postgresql://", "postgres://", "postgresql:/", "postgresql//", "postgresql:", "pgsql://", ""]
+    ),
+    written=st.text(st.sampled_from("abXY09/:@%?#&=+'.-_~!$*()[]{}<>|^"), min_size=1, max_size=12),
+)
+@example(scheme="", written="a://b")
+@example(scheme="postgresql:/", written="a://b")
+def test_nothing_between_the_user_and_the_last_at_is_shown(scheme: str, written: str) -> None:
+    secret = f"Zq{written}Zq"
+    said = without_passwords(f"no catalog at {scheme}ann:{secret}@db.example:5432/horae, is it away?")
+    assert said == f"no catalog at {scheme}ann:…@db.example:5432/horae, is it away?"
+
+
 def test_a_password_in_a_value_that_is_cut_is_not_shown() -> None:
     assert "secret" not in shown("postgresql://ann:" + "secret" * 50 + "@db/horae")
 
 
-@pytest.mark.parametrize("piece", ["://" + "a" * 50, "a://:", "password='a", "password", 'x:y@"'])
+@pytest.mark.parametrize(
+    "piece", ["://" + "a" * 50, "a://:", "password='a", "password", 'x:y@"', "postgres", "postgres:/a:b@", "a:@/"]
+)
 def test_taking_passwords_out_takes_time_in_proportion_to_the_text(piece: str) -> None:
     """By the thread's own processor time, measured again on suspicion: a square would take a hundredfold."""
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core.external import ExternalPolicy
+from horae.core.external import FORMER_NAMESPACES, ExternalPolicy, Sandbox, formerly
 from horae.core.size import parse_size
 from horae.errors import InvalidConfiguration
 
@@ -20,6 +20,12 @@ def test_by_default_nothing_may_be_started_and_everything_is_limited() -> None:
     limits = ("output_limit", "cpu_seconds", "memory", "open_files", "processes", "file_size", "time_limit", "grace")
     assert all(getattr(policy, name) > 0 for name in limits)
     assert "PATH" not in policy.environment
+
+
+def test_programs_are_sandboxed_by_default_and_what_namespaces_said_is_understood_the_same_everywhere() -> None:
+    assert ExternalPolicy().sandbox is Sandbox.NAMESPACES
+    assert [formerly(each, None) for each in FORMER_NAMESPACES] == ["namespaces", "namespaces", "none"]
+    assert formerly("never", "jobs") is Sandbox.USER
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,9 @@ def test_by_default_nothing_may_be_started_and_everything_is_limited() -> None:
         {"time_limit": "1h"},
         {"grace": None},
         {"grace": -1},
-        {"namespaces": "sometimes"},
+        {"sandbox": "sometimes"},
+        {"sandbox": "auto"},
+        {"sandbox": "user"},
     ],
 )
 def test_a_policy_that_cannot_be_meant_is_refused_by_the_name_of_its_field(given_values: dict[str, Any]) -> None:

@@ -199,3 +199,29 @@ def test_what_is_owed_is_counted_with_the_runs_that_catch_up_on_it() -> None:
     passed = owed(late, NOW)
     assert passed is not None
     assert (passed.missed, passed.runs, passed.strategy) == (1, 0, "none")
+
+
+def test_a_run_that_waits_in_a_window_after_its_time_is_foretold_on_both_sides() -> None:
+    slot = NOW - timedelta(minutes=10)
+    every = Every("1h", start=slot)
+    waiting = (ActiveRun("r", RunState.PENDING, slot, NOW + timedelta(minutes=40)),)
+    window = Window.after("55m")
+    before = replace(view(every, window=window), planned_until=slot, active=waiting)
+    until = NOW + timedelta(minutes=49)
+
+    def told(after: JobView | None) -> tuple[int, int, int, int]:
+        found = look_ahead([Prospect("a", before, after)], NOW, until).forecasts["a"]
+        return found.added, found.removed, found.moved, found.kept
+
+    other = Every("1h", start=slot + timedelta(minutes=45))
+    gone = changed_view(before, "a", other, before.settings, JobState.ENABLED, NOW, Update())
+    assert told(gone) == (1, 1, 0, 0)
+    at_once = changed_view(before, "a", every, view(every).settings, JobState.ENABLED, NOW, Update())
+    assert at_once is not None
+    assert dict(Walks(NOW, until).starts(at_once)) == {slot: NOW}
+    assert told(at_once) == (0, 0, 1, 0)
+    stays = changed_view(before, "a", every, replace(before.settings, deadline=None), JobState.ENABLED, NOW, Update())
+    assert told(stays) == (0, 0, 0, 1)
+    graceful = changed_view(before, "a", other, before.settings, JobState.ENABLED, NOW, Update("graceful"))
+    assert graceful is not None
+    assert graceful.active == waiting

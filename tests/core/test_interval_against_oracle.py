@@ -25,7 +25,7 @@ from tests.tier import examples
 
 from horae import Every, Iso8601, Schedule
 
-CHUNKS = 8
+CHUNKS = examples(8)
 SCHEDULES_IN_CHUNK = 130
 QUESTIONS_PER_SCHEDULE = 6
 DURATIONS = (

@@ -41,7 +41,7 @@ def test_where_nobody_says_anything_the_defaults_hold() -> None:
     assert DEFAULTS.retry == NO_RETRY
     assert DEFAULTS.failure == "fail_fast"
     assert DEFAULTS.mode == "sequential"
-    assert DEFAULTS.execution_timeout == timedelta(hours=1)
+    assert DEFAULTS.execution_timeout is None
     assert DEFAULTS.task_timeout is None
     assert DEFAULTS.delivery == "at_least_once"
     assert DEFAULTS.max_lost == 3
@@ -142,7 +142,7 @@ def test_an_unknown_setting_is_refused_by_its_name_with_the_known_ones() -> None
     assert "overlap, " in (caught.value.hint or "")
     with pytest.raises(InvalidDefinition, match='Unknown task setting "retries"') as caught:
         TaskSpec("t", settings={"retries": 3})
-    assert caught.value.hint == "Known settings: failure, isolation, retry, task_timeout."
+    assert caught.value.hint == "Known settings: cancel_grace, failure, isolation, retry, task_timeout."
 
 
 @pytest.mark.parametrize("name", sorted(set(DEFAULTS.to_dict()) - TASK_SETTINGS))

@@ -81,6 +81,10 @@ SETTINGS: list[tuple[str, str, Any]] = [
      Window.after("2h", only={"hours": [8, 9], "dow": "1-5"})),
     ("window", '{ mode = "after", duration = "2h", avoid = [{ dates = [2026-12-24] }, { between = ["22:00-02:00"] }] }',
      Window.after("2h", avoid=[{"dates": "2026-12-24"}, {"between": "22:00-02:00"}])),
+    ("window", '{ mode = "after", duration = "2h", avoid = { all = { dow = "fri", hours = "18-23" } } }',
+     Window.after("2h", avoid={"all": {"dow": 5, "hours": "18-23"}})),
+    ("window", '{ mode = "after", duration = "2h", exact = true, only = { hours = 9 } }',
+     Window.after("2h", only={"hours": 9}, exact=True)),
 ]  # fmt: skip
 
 

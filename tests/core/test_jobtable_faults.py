@@ -48,7 +48,34 @@ FAULTS: list[tuple[str, int, str, str, str]] = [
     (HEAD + "misfire_grace = 'none'", 4, "jobs.a.misfire_grace", "has no number with a unit", ""),
     (HEAD + "retry = { max_retries = 3 }", 4, "jobs.a.retry", "has no interval", "interval: The wait"),
     (HEAD + "[jobs.a.retry]\nmax_retries = 3\ninterval = 1\njitter = 2", 7, "jobs.a.retry.jitter", "from 0 to 1", ""),
-    (HEAD + "recovery = 'bounded'", 4, "jobs.a.recovery", "must be one of last, all, none, compressed", ""),
+    (
+        HEAD + "recovery = 'bounded'",
+        4,
+        "jobs.a.recovery",
+        "must be one of last, all, none, compressed",
+        "bounded needs more than a word: write { bounded = { max_occurrences = 100 } }.",
+    ),
+    (
+        HEAD + "recovery = 'bouned'",
+        4,
+        "jobs.a.recovery",
+        "must be one of last, all, none, compressed",
+        "Did you mean bounded? It may also be a table: { bounded = { max_occurrences = 100 } }.",
+    ),
+    (
+        HEAD + "overlap = 'queue(5)'",
+        4,
+        "jobs.a.overlap",
+        "must be one of skip, allow, queue, coalesce, replace",
+        "Did you mean queue? It may also be a table: { queue = 10 }.",
+    ),
+    (
+        HEAD + "update_policy = 'soon'",
+        4,
+        "jobs.a.update_policy",
+        "must be one of immediate, graceful, windowed",
+        'It may also be a table: { windowed = "7d" }.',
+    ),
     (HEAD + "recovery = { bounded = {} }", 4, "jobs.a.recovery", "give max_occurrences, max_age, or both", ""),
     (HEAD + "window = { mode = 'after' }", 4, "jobs.a.window", "has no duration", ""),
     (
@@ -184,6 +211,12 @@ def test_a_table_by_itself_has_paths_and_no_lines() -> None:
         read_job_table("a", {1: 2})  # type: ignore[dict-item]  # what a program may give
     with pytest.raises(InvalidJobFile, match="Invalid job name"):
         read_job_table("", {"every": 9, "sql": "x"})
+
+
+def test_a_word_that_needs_a_table_is_told_so_whoever_sends_the_definition() -> None:
+    with pytest.raises(InvalidJobFile) as refused:
+        read_job_table("a", {"every": "1h", "sql": "SELECT 1", "recovery": "bounded"})
+    assert "write { bounded = { max_occurrences = 100 } }" in (refused.value.hint or "")
 
 
 def test_a_table_that_is_nested_too_deeply_is_refused() -> None:

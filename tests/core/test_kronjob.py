@@ -93,7 +93,7 @@ def test_a_line_without_a_deadline_has_to_start_in_the_second_chosen_for_it() ->
 
 def test_a_line_without_a_timeout_has_the_one_that_all_jobs_have() -> None:
     settings = job_from_krontab(line(PLAIN)).effective()
-    assert (settings.task_timeout, settings.execution_timeout) == (None, timedelta(hours=1))
+    assert (settings.task_timeout, settings.execution_timeout) == (None, None)
 
 
 @pytest.mark.parametrize("modifier", ["@win(before,0s)", "@seed(daily)", "@avoid(hours=3)", "@only(hours=3)"])

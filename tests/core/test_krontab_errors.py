@@ -161,7 +161,9 @@ def test_a_quoted_word_is_no_modifier() -> None:
 def test_a_hint_names_what_is_known() -> None:
     with pytest.raises(InvalidKrontab) as modifier:
         parse_line("0 3 * * * @zone(UTC) name=a command=b")
-    assert modifier.value.hint == "Known modifiers: @tz, @win, @dist, @seed, @policy, @only, @avoid."
+    assert (
+        modifier.value.hint == "Did you mean @only? Known modifiers: @tz, @win, @dist, @seed, @policy, @only, @avoid."
+    )
     with pytest.raises(InvalidKrontab) as zone:
         parse_line("0 3 * * * @tz(Europe/Berln) name=a command=b")
     assert "Europe/Berlin" in str(zone.value.hint)

@@ -15,6 +15,7 @@ from tests.tier import examples
 
 from horae import Cron
 from horae.core.constraint import Constraints
+from horae.core.decision import LONGEST_EXACT
 from horae.core.distribution import Distribution
 from horae.core.krontab import KrontabJob, parse_file, parse_line
 from horae.core.window import Window
@@ -66,15 +67,20 @@ SETS = st.dictionaries(st.sampled_from(sorted(CLAUSES)), st.none(), min_size=1, 
 )
 
 
+CLAUSE = SETS.map(lambda clauses: dict([next(iter(clauses.items()))]))
+
+
 @st.composite
 def windows(draw: st.DrawFn) -> Window:
+    length = draw(DURATIONS)
     return Window(
         draw(st.sampled_from(MODES)),
-        draw(DURATIONS),
+        length,
         draw(DISTRIBUTIONS),
         draw(st.sampled_from(STRATEGIES)),
         draw(st.just("") | TEXTS),
-        Constraints(draw(st.lists(SETS, max_size=2)), draw(st.lists(SETS, max_size=2))),
+        Constraints(draw(st.lists(SETS, max_size=2)), draw(st.lists(CLAUSE, max_size=2))),
+        length <= LONGEST_EXACT and draw(st.booleans()),
     )
 
 

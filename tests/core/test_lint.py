@@ -106,6 +106,9 @@ WINDOWS = [
     ("0 12 * * * @avoid(dow=sat,sun)", ["unschedulable"]),
     ("0 12 * * mon-fri @avoid(dow=sat,sun)", []),
     ("0 12 * * * @tz(America/New_York) @only(hours=12)", []),
+    ("0 0 * * * @win(after,24h) @only(between=03:00-03:10)", ["narrow-window"]),
+    ("0 0 * * * @win(after,24h,exact) @only(between=03:00-03:10)", []),
+    ("0 0 * * * @win(after,24h) @only(between=03:00-03:10;dow=1-5)", ["unschedulable", "narrow-window"]),
 ]
 
 
@@ -118,6 +121,20 @@ def test_lost_occurrences_are_counted() -> None:
     (found,) = lint("0 12 * * * @avoid(dow=sat,sun) name=a command=b", file="jobs", now=NOW)
     assert found.message.endswith(" of the next 10 occurrences find no allowed time")
     assert found.message.split()[1] in ("2", "3", "4")
+
+
+def test_a_narrow_window_is_told_with_its_rate_and_never_to_be_widened() -> None:
+    (found,) = lint(f"{WINDOWS[-3][0]} name=a command=b", file="jobs", now=NOW)
+    assert found.message == (
+        "a: about 61 % of its slots will be UNSCHEDULABLE by chance: only and avoid leave 11m of a window of 1d, and 64"
+        " draws can miss that"
+    )
+    (barred,) = lint("0 12 * * * @only(hours=13) name=a command=b", file="jobs", now=NOW)
+    for hint in (found.hint, barred.hint):
+        assert hint is not None
+        assert "iden" not in hint
+        assert "longer" not in hint
+    assert "@win(mode,duration,exact)" in (found.hint or "")
 
 
 def test_faults_are_errors_with_their_place_and_their_hint() -> None:

@@ -23,6 +23,14 @@ def test_nobody_is_dead_at_first_sight_unless_a_free_lock_is_proof() -> None:
     assert watched((0, 5, False), released=0.0) == ()
 
 
+def test_a_node_that_stands_by_a_longer_silence_than_its_observer_is_given_it() -> None:
+    memory, _ = observe(NOBODY, [Sight("n", 1, lock_free=False, silence=60.0)], 0, silence=10.0)
+    memory, dead = observe(memory, [Sight("n", 1, lock_free=False, silence=60.0)], 59, silence=10.0)
+    assert dead == ()
+    _, dead = observe(memory, [Sight("n", 1, lock_free=False, silence=60.0)], 60, silence=10.0)
+    assert dead == (("n", 1),)
+
+
 def test_a_node_that_holds_its_lock_is_dead_after_half_a_minute_of_silence() -> None:
     assert watched((0, 5, False), (SILENCE - 1, 5, False)) == ()
     assert watched((0, 5, False), (SILENCE, 5, False)) == (("n", 5),)

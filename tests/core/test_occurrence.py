@@ -81,7 +81,8 @@ def test_a_clock_that_steps_back_runs_no_slot_again() -> None:
 
 
 def test_several_slots_due_in_one_pass_are_born_in_order() -> None:
-    plan = due(view("09:59", Every("20s", start=at("09:00")), overlap="allow"), at("10:00:10"))
+    job = view("09:59", Every("20s", start=at("09:00")), overlap="allow", recovery="all")
+    plan = due(job, at("10:00:10"))
     assert told(plan) == ["09:59:20 PENDING", "09:59:40 PENDING", "10:00 PENDING"]
     assert [birth.scheduled_time for birth in plan.births] == sorted(birth.scheduled_time for birth in plan.births)
 
@@ -161,7 +162,7 @@ def test_a_disabled_job_has_nothing_happen_to_it() -> None:
 def test_slots_of_a_paused_job_pass_and_are_recorded() -> None:
     job = replace(view("09:57", MINUTELY, run("RUNNING", "09:57"), overlap="replace"), state=JobState.PAUSED)
     plan = due(job, at("10:00:30"))
-    assert told(plan) == ["09:58 SKIPPED (paused)", "09:59 SKIPPED (paused)", "10:00 SKIPPED (paused)"]
+    assert told(plan) == ["09:58 SKIPPED (paused)", "09:59 SKIPPED (paused) 2 slots 09:58-10:00"]
     assert (plan.endings, plan.cancels, plan.resumed) == ((), (), False)
     assert (plan.planned_until, plan.next_run_time, plan.wake_at) == (at("10:00"), None, at("10:01"))
 
@@ -180,7 +181,7 @@ def test_a_pause_that_has_ended_is_over_in_the_same_pass() -> None:
     plan = due(job, at("10:00:30"))
     assert told(plan) == [
         "09:56 SKIPPED (paused)",
-        "09:57 SKIPPED (paused)",
+        "09:57 SKIPPED (paused) 1 slots 09:56-09:57",
         "09:58 MISSED (missed)",
         "09:59 MISSED (missed)",
         "10:00 PENDING",
@@ -256,7 +257,8 @@ def test_the_seed_of_the_day_follows_the_jobs_own_zone() -> None:
 
 
 def test_windows_longer_than_the_period_bear_every_slot_once() -> None:
-    job, born = view("10:00", window=Window.around("10m"), overlap="allow", misfire_grace="10m"), []
+    policies: dict[str, Any] = {"overlap": "allow", "recovery": "all", "misfire_grace": "10m"}
+    job, born = view("10:00", window=Window.around("10m"), **policies), []
     for minute in range(1, 6):
         plan = due(job, at(f"10:0{minute}"))
         born += told(plan)

@@ -19,6 +19,7 @@ from horae.core.job import effective, parse_settings
 from horae.core.lifecycle import RUNS, JobState, RunState
 from horae.core.occurrence import JobView, Plan, due
 from horae.core.overlap import ActiveRun
+from horae.core.pause import PAUSED, PauseRow
 
 law = settings(derandomize=True, deadline=None, max_examples=examples(250))
 
@@ -127,9 +128,18 @@ class World:
                 slot, chosen = birth.scheduled_time, birth.chosen_time
                 self.rows[name] = ActiveRun(name, birth.state, slot, chosen, is_recovery=birth.is_recovery)
         assert plan.planned_until >= self.job.planned_until
-        self.job = replace(self.job, planned_until=plan.planned_until, first_seen=False)
+        self.job = replace(
+            self.job, planned_until=plan.planned_until, covered_until=plan.covered_until, first_seen=False
+        )
+        rows = [
+            PauseRow(birth.scheduled_time, birth.covers_to or birth.scheduled_time, birth.covers_from, birth.count)
+            for birth in plan.births
+            if birth.reason == PAUSED
+        ]
+        newest = rows[-1] if rows else plan.grown or self.job.newest_paused
+        self.job = replace(self.job, newest_paused=newest)
         if plan.resumed:
-            self.job = replace(self.job, state=JobState.ENABLED, paused_until=None)
+            self.job = replace(self.job, state=JobState.ENABLED, paused_until=None, newest_paused=None)
 
     def heads_its_line(self, now: datetime) -> bool:
         """Whether somebody is ahead of those who are queued, whose end will let them go."""
@@ -184,8 +194,8 @@ def check_against(expected: Expected, plan: Plan, job: JobView) -> None:
         if state in (RunState.PENDING, RunState.QUEUED):
             birth = births[nominal]
             assert (birth.chosen_time, birth.is_recovery) == (slot.chosen, slot.is_recovery)
-            if slot.covers_from is not None:
-                assert (birth.covers_from, birth.covers_to) == (slot.covers_from, nominal)
+            carried = None if slot.covers_from is None else nominal
+            assert (birth.covers_from, birth.covers_to) == (slot.covers_from, carried)
     ended = {(ending.run_id, str(ending.state)) for ending in plan.endings}
     assert ended == {(name, "FAILED") for name in expected.superseded} | {
         (name, "SKIPPED") for name in expected.skipped
@@ -240,7 +250,8 @@ def test_planning_again_at_the_same_moment_changes_nothing(scene: tuple[JobView,
         first = due(world.view, now, limit=100_000)
         world.write(first)
         again = due(world.view, now, limit=100_000)
-        assert (again.births, again.endings, again.cancels, again.more) == ((), (), (), False)
+        assert (again.births, again.grown, again.endings, again.cancels) == ((), None, (), ())
+        assert not again.more
         assert again.planned_until == first.planned_until
         assert (again.wake_at, again.next_run_time) == (first.wake_at, first.next_run_time)
         world.live(now)
@@ -261,9 +272,9 @@ def test_the_alarm_is_set_to_when_something_happens_and_not_before(
             continue
         assert plan.wake_at > now, "the planner would be woken again and again"
         just_before = due(world.view, max(now, plan.wake_at - timedelta(microseconds=1)))
-        assert (just_before.births, just_before.resumed) == ((), False)
+        assert (just_before.births, just_before.grown, just_before.resumed) == ((), None, False)
         woken = due(world.view, plan.wake_at)
-        assert woken.births or woken.resumed
+        assert woken.births or woken.grown or woken.resumed
 
 
 def outcome(job: JobView, now: datetime, limit: int) -> tuple[dict[datetime, str], int]:

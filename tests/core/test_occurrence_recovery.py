@@ -97,8 +97,15 @@ def test_only_one_of_several_slots_within_grace_is_run_where_others_were_missed(
     assert told(plan) == [*(f"{slot} MISSED (missed)" for slot in missed), "10:00 PENDING"]
 
 
-def test_slots_within_grace_are_all_ordinary_where_none_was_missed() -> None:
-    plan = due(view("09:57", MINUTELY, misfire_grace="150s", overlap="allow"), at("10:00:30"))
+@pytest.mark.parametrize("overlap", ["skip", "allow", "queue", "coalesce", "replace"])
+def test_after_a_short_downtime_the_newest_slot_within_grace_runs_and_the_older_are_recorded(overlap: str) -> None:
+    plan = due(view("09:57", MINUTELY, misfire_grace="150s", overlap=overlap), at("10:00:30"))
+    assert told(plan) == ["09:58 MISSED (missed)", "09:59 MISSED (missed)", "10:00 PENDING"]
+
+
+@pytest.mark.parametrize("policy", ["all", "none", Bounded(5), "compressed"], ids=str)
+def test_slots_within_grace_are_all_ordinary_under_other_policies(policy: Any) -> None:
+    plan = due(view("09:57", MINUTELY, misfire_grace="150s", overlap="allow", recovery=policy), at("10:00:30"))
     assert told(plan) == ["09:58 PENDING", "09:59 PENDING", "10:00 PENDING"]
 
 
@@ -156,7 +163,7 @@ def test_a_compressed_run_also_covers_what_passed_while_the_job_was_paused() -> 
     job = replace(view("06:00", HOURLY, recovery="compressed"), state=JobState.PAUSED, paused_until=at("08:30"))
     assert told(due(job, at("10:30"))) == [
         "07:00 SKIPPED (paused)",
-        "08:00 SKIPPED (paused)",
+        "08:00 SKIPPED (paused) 1 slots 07:00-08:00",
         "10:00 PENDING recovery 2 slots 06:00-10:00",
     ]
 
@@ -204,7 +211,8 @@ def test_a_hundred_missed_slots_are_a_hundred_rows_and_one_more_makes_it_one() -
     assert {(birth.state, birth.count, birth.covers_from) for birth in rows} == {(RunState.MISSED, 1, None)}
     span, ordinary = minutes_down(101, recovery="none").births
     first, last = at("08:19"), at("09:59")
-    assert span == Birth(last, RunState.MISSED, last, "missed", covers_from=first, covers_to=last, count=101)
+    before = first - timedelta(minutes=1)
+    assert span == Birth(last, RunState.MISSED, last, "missed", covers_from=before, covers_to=last, count=101)
     assert (ordinary.scheduled_time, ordinary.state) == (at("10:00"), RunState.PENDING)
 
 
@@ -216,12 +224,12 @@ def test_long_spans_beside_a_run_that_is_kept_are_one_row_too() -> None:
     assert len(due(view("06:00", recovery="last"), at("10:01:30")).births) == 2
 
 
-def test_a_long_pause_is_one_row() -> None:
+def test_a_long_pause_is_its_first_slot_and_one_row_for_the_others() -> None:
     job = replace(view("00:00"), state=JobState.PAUSED)
-    assert len(due(job, at("01:40")).births) == 100
-    (span,) = due(job, at("01:41")).births
-    assert (span.state, span.reason, span.count) == (RunState.SKIPPED, "paused", 101)
-    assert (span.covers_from, span.covers_to, span.scheduled_time) == (at("00:01"), at("01:41"), at("01:41"))
+    first, span = due(job, at("01:41")).births
+    assert (first.scheduled_time, first.covers_from, first.count) == (at("00:01"), None, 1)
+    assert (span.state, span.reason, span.count) == (RunState.SKIPPED, "paused", 100)
+    assert (span.covers_from, span.covers_to, span.scheduled_time) == (at("00:01"), at("01:41"), at("00:02"))
 
 
 def test_a_long_span_past_its_deadline_is_one_row() -> None:
@@ -232,7 +240,8 @@ def test_a_long_span_past_its_deadline_is_one_row() -> None:
 
 
 def test_a_long_span_that_overlaps_is_one_row() -> None:
-    job = view("09:50", Every("1s", start=at("00:00")), run("RUNNING", "09:50"), misfire_grace="1h")
+    running = run("RUNNING", "09:50")
+    job = view("09:50", Every("1s", start=at("00:00")), running, misfire_grace="1h", recovery="none")
     plan = due(job, at("10:00"), limit=1000)
     assert sum(birth.count for birth in plan.births) == 600
     assert len(plan.births) == 1
@@ -334,8 +343,8 @@ def test_a_year_of_missed_seconds_is_planned_at_once(policy: Any) -> None:
 
 def test_a_year_of_paused_seconds_is_recorded_at_once() -> None:
     job = replace(a_year_down(), state=JobState.PAUSED)
-    (span,) = due(job, at("10:00")).births
-    assert span.count == A_YEAR // timedelta(seconds=1)
+    first, span = due(job, at("10:00")).births
+    assert first.count + span.count == A_YEAR // timedelta(seconds=1)
 
 
 def test_a_large_bound_does_not_make_every_pass_as_large() -> None:

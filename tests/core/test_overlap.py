@@ -16,7 +16,7 @@ from tests.tier import examples
 from horae import Every, Queue, Retry
 from horae.core.lifecycle import RUNS, RunState
 from horae.core.occurrence import due
-from horae.core.overlap import ActiveRun, Ending, hand_over, judge_overlap, superseded
+from horae.core.overlap import ActiveRun, Ending, Overlapping, hand_over, is_behind, judge_overlap, superseded
 from horae.core.policy import NO_RETRY, Overlap
 
 NOW = at("10:00")
@@ -170,9 +170,9 @@ TWENTY_SECONDS = Every("20s", start=at("09:00"))
     ids=str,
 )
 def test_three_slots_due_in_one_pass_are_judged_one_after_the_other(policy: Any, alone: str, beside: str) -> None:
-    job = view("09:59", TWENTY_SECONDS, overlap=policy)
+    job = view("09:59", TWENTY_SECONDS, overlap=policy, recovery="none")
     assert [str(birth.state) for birth in due(job, at("10:00:05")).births] == alone.split()
-    busy = view("09:59", TWENTY_SECONDS, RUNNING, overlap=policy)
+    busy = view("09:59", TWENTY_SECONDS, RUNNING, overlap=policy, recovery="none")
     plan = due(busy, at("10:00:05"))
     assert [str(birth.state) for birth in plan.births] == beside.split()
     assert plan.cancels == (("running",) if policy == "replace" else ())
@@ -180,13 +180,13 @@ def test_three_slots_due_in_one_pass_are_judged_one_after_the_other(policy: Any,
 
 
 def test_of_several_slots_the_newest_waits_and_the_others_are_coalesced() -> None:
-    plan = due(view("09:59", TWENTY_SECONDS, RUNNING, QUEUED, overlap="coalesce"), at("10:00:05"))
+    plan = due(view("09:59", TWENTY_SECONDS, RUNNING, QUEUED, overlap="coalesce", recovery="none"), at("10:00:05"))
     assert told(plan) == ["09:59:20 SKIPPED (coalesced)", "09:59:40 SKIPPED (coalesced)", "10:00 QUEUED"]
     assert plan.endings == (Ending("queued", RunState.SKIPPED, "coalesced"),)
 
 
 def test_of_several_slots_only_the_newest_replaces() -> None:
-    plan = due(view("09:59", TWENTY_SECONDS, RUNNING, QUEUED, overlap="replace"), at("10:00:05"))
+    plan = due(view("09:59", TWENTY_SECONDS, RUNNING, QUEUED, overlap="replace", recovery="none"), at("10:00:05"))
     assert told(plan) == ["09:59:20 SKIPPED (replaced)", "09:59:40 SKIPPED (replaced)", "10:00 QUEUED"]
     assert plan.endings == (Ending("queued", RunState.SKIPPED, "replaced"),)
     assert plan.cancels == ("running",)
@@ -213,19 +213,30 @@ def test_recovery_runs_line_up_whatever_the_policy_says(policy: Overlap) -> None
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        ("skip", "10:00 SKIPPED (overlap)"),
+        ("skip", "10:00 QUEUED"),
         ("allow", "10:00 PENDING"),
         ("queue", "10:00 QUEUED"),
-        (Queue(1), "10:00 SKIPPED (queue full)"),
+        (Queue(1), "10:00 QUEUED"),
         (Queue(2), "10:00 QUEUED"),
         ("coalesce", "10:00 QUEUED"),
         ("replace", "10:00 QUEUED"),
     ],
     ids=str,
 )
-def test_an_ordinary_slot_finds_the_recovery_runs_of_its_pass_before_it(policy: Any, expected: str) -> None:
+def test_an_ordinary_slot_joins_the_recovery_runs_before_it(policy: Any, expected: str) -> None:
     plan = due(view("07:00", Every("1h", start=at("00:00")), overlap=policy, recovery="all"), at("10:00"))
     assert told(plan) == ["08:00 PENDING recovery", "09:00 QUEUED recovery", expected]
+    waiting = replace(run("QUEUED", "09:00"), is_recovery=True)
+    later = due(view("09:00", Every("1h", start=at("00:00")), waiting, overlap=policy, recovery="all"), at("10:00"))
+    assert told(later) == [expected]
+
+
+@pytest.mark.parametrize("policy", ["skip", "queue", Queue(1), "coalesce", "replace"], ids=str)
+def test_under_recovery_all_slots_that_are_late_together_line_up(policy: Any) -> None:
+    plan = due(view("09:59", TWENTY_SECONDS, overlap=policy, recovery="all"), at("10:00:05"))
+    assert told(plan) == ["09:59:20 PENDING", "09:59:40 QUEUED", "10:00 QUEUED"]
+    behind = due(view("10:00", TWENTY_SECONDS, RUNNING, overlap="skip", recovery="all"), at("10:00:20"))
+    assert told(behind) == ["10:00:20 SKIPPED (overlap)"]
 
 
 @pytest.mark.parametrize("policy", ["coalesce", "replace", "queue"])
@@ -243,18 +254,18 @@ def test_a_line_always_has_a_head(policy: str, recovery: str) -> None:
 
 def test_the_oldest_in_line_goes_when_nothing_is_before_it() -> None:
     older, newer = run("QUEUED", "09:50"), run("QUEUED", "09:59")
-    assert hand_over([newer, older], NOW, NO_RETRY) == older.run_id
-    assert hand_over([], NOW, NO_RETRY) is None
+    assert hand_over([newer, older], NOW, NO_RETRY, "skip") == older.run_id
+    assert hand_over([], NOW, NO_RETRY, "skip") is None
 
 
 @pytest.mark.parametrize("before", [RUNNING, PENDING, PARKED])
 def test_nobody_goes_while_a_run_is_before_the_line(before: ActiveRun) -> None:
-    assert hand_over([QUEUED, before], NOW, NO_RETRY) is None
+    assert hand_over([QUEUED, before], NOW, NO_RETRY, "skip") is None
 
 
 @pytest.mark.parametrize("aside", [WAITING, PARKED_LATER])
 def test_a_run_whose_time_has_not_come_stands_before_nobody(aside: ActiveRun) -> None:
-    assert hand_over([QUEUED, aside], NOW, FOREVER) == QUEUED.run_id
+    assert hand_over([QUEUED, aside], NOW, FOREVER, "skip") == QUEUED.run_id
 
 
 BACK = replace(PENDING, run_id="back", judged=True, begun=True)
@@ -335,3 +346,45 @@ def test_where_one_run_is_owed_a_recovery_run_ends_what_waits_too() -> None:
     several = ONCE | {"retry": Retry(3, "1m")}
     plan = due(view("06:00", every_hour, waiting, **several), at("08:30"))
     assert (told(plan)[-1], plan.endings) == ("08:00 QUEUED recovery", ())
+
+
+LEFT = replace(RUNNING, run_id="left", state=RunState.FAILED, thread="north")
+
+
+@pytest.mark.parametrize(
+    ("policy", "state", "reason"),
+    [
+        ("skip", "SKIPPED", "thread of run left still working on node north"),
+        ("queue", "QUEUED", None),
+        ("coalesce", "QUEUED", None),
+        ("replace", "PENDING", None),
+        ("allow", "PENDING", None),
+    ],
+)
+def test_a_thread_counts_for_every_policy_that_minds_other_runs_and_cannot_stop_them(
+    policy: Any, state: str, reason: str | None
+) -> None:
+    given: Overlap = Queue() if policy == "queue" else policy
+    assert judge_overlap(given, [LEFT], NOW, NO_RETRY) == Overlapping(RunState(state), reason)
+    assert is_behind(given, [LEFT], NOW, NO_RETRY) is (policy not in ("replace", "allow"))
+    assert hand_over([QUEUED, LEFT], NOW, NO_RETRY, given) == (None if state != "PENDING" else QUEUED.run_id)
+
+
+def test_a_run_under_way_is_the_reason_before_a_thread_is() -> None:
+    assert judge_overlap("skip", [LEFT, RUNNING], NOW, NO_RETRY).reason == "overlap"
+
+
+def test_where_one_run_is_owed_the_newest_waits_behind_a_thread() -> None:
+    waiting = replace(PENDING, run_id="back", judged=True, thread="north")
+    assert judge_overlap("coalesce", [LEFT], NOW, FOREVER, once=True).state == RunState.QUEUED
+    verdict = judge_overlap("coalesce", [waiting], NOW, FOREVER, once=True)
+    assert (verdict.state, [each.run_id for each in verdict.endings]) == (RunState.QUEUED, ["back"])
+
+
+def test_under_all_slots_that_are_late_together_line_up_behind_a_run_and_so_does_what_comes_behind_the_line() -> None:
+    late = due(view("10:00", TWENTY_SECONDS, RUNNING, overlap="skip", recovery="all"), at("10:00:45"))
+    assert [birth.state for birth in late.births] == [RunState.QUEUED, RunState.QUEUED]
+    behind = due(view("10:00", TWENTY_SECONDS, RUNNING, QUEUED, overlap="skip", recovery="all"), at("10:00:20"))
+    assert [birth.state for birth in behind.births] == [RunState.QUEUED]
+    others = due(view("10:00", TWENTY_SECONDS, RUNNING, QUEUED, overlap="skip", recovery="none"), at("10:00:45"))
+    assert {birth.state for birth in others.births} == {RunState.SKIPPED}

@@ -67,6 +67,17 @@ def test_what_is_handed_back_counts_as_no_try() -> None:
     assert (step.tasks[0].failures, step.tasks[0].lost, step.park_until) == (0, 0, NOW)
 
 
+def test_what_was_stopped_to_be_handed_back_counts_as_no_try_either() -> None:
+    running = [TaskProgress(0, "a", RUNNING, 1), TaskProgress(1, "b", PENDING)]
+    assert went_on(running, Ended(0, 1, AttemptState.CANCELLED, "no disk"), release=True) == went_on(
+        running, release=True
+    )
+    failed = went_on(running, Ended(0, 1, AttemptState.FAILED), release=True)
+    assert failed.ends == (Ended(0, 1, AttemptState.FAILED),)
+    stopped = went_on(running, Ended(0, 1, AttemptState.CANCELLED), release=True, stop="enough")
+    assert (stopped.outcome, stopped.reason) == (RunState.CANCELLED, "enough")
+
+
 def test_a_lost_attempt_is_tried_again_until_its_budget_is_used_up() -> None:
     again = went_on([TaskProgress(0, "a", RUNNING, 1)], Ended(0, 1, AttemptState.LOST), start=False)
     assert (again.park_until, again.outcome) == (NOW, None)

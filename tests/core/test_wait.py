@@ -7,14 +7,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from horae.core.decision import decide
 from horae.core.lifecycle import RunState
 from horae.core.wait import Around, Holder, LiveNode, Pool, Requirements, WaitingRun, lacking_node, wait_of
+from horae.core.window import Window
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PENDING = WaitingRun("occ_1", "a", RunState.PENDING, None, NOW, NOW)
 NODE = LiveNode("n", frozenset({"x"}), 1)
 OTHERS = (Holder("occ_2", "b", RunState.RUNNING), Holder("occ_3", "c", RunState.RUNNING))
 LATER = NOW + timedelta(minutes=1)
+PLAIN = Requirements(timezone="UTC")
+"""Of a job without a window."""
 
 
 def told(run: WaitingRun, **around: object) -> str | None:
@@ -36,6 +40,10 @@ def test_a_run_that_a_node_can_take_waits_for_nothing() -> None:
     [
         (replace(PENDING, not_before=LATER), "rescheduled: not before 2026-01-01T12:01:00Z"),
         (replace(PENDING, not_before=LATER, stored="window"), "window: 2026-01-01T12:01:00Z, chosen within its window"),
+        (
+            replace(PENDING, not_before=LATER, stored="window", chosen_time=LATER, scheduled_time=NOW, requires=PLAIN),
+            "rescheduled: somebody moved it to 2026-01-01T12:01:00Z",
+        ),
         (replace(PENDING, not_before=LATER, stored="retry"), "retry: retry 1 at 2026-01-01T12:01:00Z"),
         (
             replace(PENDING, not_before=LATER, stored="retry", retry_count=2, error="KeyError: 'a'\nmore"),
@@ -51,6 +59,50 @@ def test_a_run_that_a_node_can_take_waits_for_nothing() -> None:
 def test_a_time_a_turn_and_dependencies_come_before_nodes(run: WaitingRun, reason: str) -> None:
     assert told(run) == reason
     assert told(run, nodes=[NODE]) == reason
+
+
+def test_a_run_waits_for_its_window_where_that_chose_its_time_and_else_for_the_time_it_was_moved_to() -> None:
+    window = Window.after("1h")
+    chosen = decide(window.request("a", NOW, "UTC")).chosen_time
+    assert chosen is not None
+    assert chosen > LATER
+    run = replace(PENDING, stored="window", scheduled_time=NOW, requires=Requirements(window=window, timezone="UTC"))
+
+    def reason(at: datetime, **other: object) -> str:
+        found = wait_of(replace(run, not_before=at, chosen_time=at, **other), Around(NOW))  # type: ignore[arg-type]
+        assert found is not None
+        return str(found.reason)
+
+    assert reason(chosen) == "window"
+    assert reason(LATER) == reason(NOW + timedelta(hours=5)) == "rescheduled"
+    # A slot that a version before bore ahead of its time waits for that; nobody moved it.
+    assert reason(LATER, scheduled_time=LATER, requires=PLAIN) == "window"
+    assert reason(LATER, requires=Requirements()) == "window"
+
+
+@pytest.mark.parametrize(
+    ("run", "also"),
+    [
+        (replace(PENDING, not_before=LATER, stored="retry"), "retry: retry 1 at 2026-01-01T12:01:00Z"),
+        (replace(PENDING, not_before=LATER, stored="window"), "window: 2026-01-01T12:01:00Z, chosen within its window"),
+        (replace(PENDING, not_before=LATER), "rescheduled: not before 2026-01-01T12:01:00Z"),
+        (replace(PENDING, not_before=None, stored="dependencies"), "dependencies: runs of the jobs that it depends on"),
+        (replace(PENDING, state=RunState.QUEUED), "previous_run: the run of its job before it"),
+    ],
+)
+def test_a_handler_that_no_live_node_has_is_named_before_what_else_is_waited_for(run: WaitingRun, also: str) -> None:
+    lacking = replace(run, requires=Requirements(frozenset({"gone"})))
+    assert told(lacking, nodes=[NODE]) == f'handler: no live node has the task "gone"; it also waits for {also}'
+    assert told(replace(run, requires=Requirements(frozenset({"x"}))), nodes=[NODE]) == also
+    assert told(lacking, nodes=[LiveNode("n")]) == also, "a node that has not reported all of its handlers may have it"
+    assert told(lacking) == also
+
+
+@pytest.mark.parametrize("stored", ["registration", "previous_run"])
+def test_a_registration_and_an_own_thread_are_waited_for_whatever_nodes_have(stored: str) -> None:
+    found = told(replace(needing("gone"), stored=stored), nodes=[NODE])
+    assert found is not None
+    assert found.startswith(f"{stored}: ")
 
 
 def test_a_due_run_waits_for_a_node_then_for_its_handlers_then_for_room() -> None:
@@ -89,3 +141,16 @@ def test_other_abilities_than_handlers_are_told_in_words() -> None:
     found = lacking_node(Requirements(frozenset({"external ", "connection crm "})), [NODE])
     assert found is not None
     assert found.detail == 'no live node has the connection "crm", none may start programs'
+
+
+def test_a_program_waits_for_its_sandbox_only_where_nothing_else_is_missing_and_no_node_has_it() -> None:
+    program = Requirements(frozenset({"external "}))
+    unsafe = LiveNode("b", frozenset({"tidy"}), 1, "bubblewrap (bwrap) is not installed")
+    assert lacking_node(program, [NODE, unsafe]) == ("sandbox", "node b: bubblewrap (bwrap) is not installed")
+    more = lacking_node(program, [unsafe, replace(unsafe, name="c")])
+    assert more is not None
+    assert more.detail.startswith("node b (and 1 more): ")
+    assert lacking_node(program, [unsafe, LiveNode("c", frozenset({"external "}))]) is None
+    both = lacking_node(Requirements(frozenset({"external ", "gone"})), [unsafe])
+    assert both is not None
+    assert both.reason == "handler"

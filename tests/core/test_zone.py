@@ -172,3 +172,12 @@ def test_a_zone_that_stopped_changing_has_no_later_changes() -> None:
     tokyo = zone("Asia/Tokyo")
     assert tokyo.transitions(0, LAST) == ()
     assert tokyo.wall(datetime(2026, 1, 1, tzinfo=UTC)).utcoffset() == timedelta(hours=9)
+
+
+def test_a_rule_that_is_longer_than_a_catalog_keeps_is_refused_with_that_reason() -> None:
+    longest = f"{'X' * 20}-1{'Y' * 18},M3.5.0/02:00:00,M10.5.0"
+    assert len(longest) == tzif.LONGEST_RULE == 64
+    assert zone(longest).key == longest
+    with pytest.raises(UnknownZone, match="at most 64 characters") as refused:
+        zone("X" + longest)
+    assert "Shorten" in (refused.value.hint or "")

@@ -28,6 +28,7 @@ def attempt(number: int, begun: float | None, ended: float | None, state: str = 
         started_at=at(begun),
         ended_at=at(ended),
         error="Boom: <b>" if state == "FAILED" else None,
+        traceback="Traceback:\n  <b>\x1b[2J" if state == "FAILED" else None,
     )
 
 
@@ -208,6 +209,15 @@ def test_a_page_brings_the_end_of_long_output_and_says_that_it_is_not_all() -> N
     assert tail(None) == ("", False)
 
 
+def test_an_attempt_that_failed_has_its_traceback_without_what_is_meant_for_a_terminal() -> None:
+    found = tries(report(task("bad", attempt(1, 1, 2, "FAILED"), attempt(2, 3, 4))), "2026-03-01T09:00:12Z")
+    assert [each.trace for each in found] == ["Traceback:\n  <b>", ""]
+
+
+def test_a_task_whose_attempt_says_why_it_failed_does_not_say_it_twice() -> None:
+    assert outcomes([task("bad", attempt(1, 1, 2, "FAILED"), state="FAILED", reason="Boom: <b>")]) == ()
+
+
 def test_tasks_tell_what_they_returned_and_who_stopped_them() -> None:
     told = outcomes(
         [
@@ -269,8 +279,14 @@ def test_a_line_of_the_list_tells_the_lag_and_the_first_line_of_what_went_wrong(
     assert failed.lag == 2.5
     assert failed.remark == "ValueError: <b>"
     assert row_of(run("COMPLETED", error="an earlier try")).remark == ""
+    again = run("FAILED", error="ValueError: <b>\nsecond line", reason="ValueError: <b> (after 3 attempts)")
+    assert row_of(again).remark == "ValueError: <b> (after 3 attempts)"
+    assert row_of(run("FAILED", error="ValueError", reason="superseded")).remark == "ValueError"
+    assert row_of(run("COMPLETED", replay_reason="it is back")).remark == "replay: it is back"
     assert row_of(run("PENDING", waiting_for="pool", started_at=None)).remark == "waits for pool"
     assert row_of(run("PENDING", started_at=None)).lag is None
+    span = run("SKIPPED", reason="paused", started_at=None, count=1440, covers_to="2026-03-02T09:00:00Z")
+    assert row_of(span).remark == "paused 1\u202f440 times, up to 2026-03-02 09:00:00 UTC"
 
 
 def test_an_origin_is_told_in_words() -> None:

@@ -11,6 +11,7 @@ from tests.core.test_krontab_fuzz import DISTRIBUTIONS, SETS
 
 from horae.core.access import KIND_OF, ObjectKind, Privilege
 from horae.core.constraint import Constraints
+from horae.core.decision import LONGEST_EXACT
 from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import JobState
@@ -91,15 +92,20 @@ RETRIES = st.just(NO_RETRY) | st.builds(
 )
 
 
+AVOIDED = SETS.map(lambda clauses: clauses if len(clauses) == 1 else {"all": clauses})
+
+
 @st.composite
 def windows(draw: st.DrawFn) -> Window:
+    length = draw(DURATIONS)
     return Window(
         draw(st.sampled_from(("after", "before", "around", "center"))),
-        draw(DURATIONS),
+        length,
         draw(DISTRIBUTIONS),
         draw(st.sampled_from(("stable", "daily", "weekly"))),
         draw(TEXTS),
-        Constraints(draw(st.lists(SETS, max_size=2)), draw(st.lists(SETS, max_size=2))),
+        Constraints(draw(st.lists(SETS, max_size=2)), draw(st.lists(AVOIDED, max_size=2))),
+        draw(st.booleans()) and length <= LONGEST_EXACT,
     )
 
 
@@ -230,10 +236,22 @@ def alterations(draw: st.DrawFn) -> ddl.AlterJob:
     owner = draw(st.none() | NAMES)
     if not clauses and state is None and owner is None:
         owner = "bob"
-    return ddl.AlterJob(draw(NAMES), tuple(clauses), state, until, note, owner)
+    resumes = state is JobState.ENABLED and draw(st.booleans())
+    return ddl.AlterJob(draw(NAMES), tuple(clauses), state, until, note, owner, resumes)
 
 
 OPTIONAL_NAMES = st.none() | NAMES
+CELLS = st.builds(ddl.Cell, st.none() | TEXTS | st.booleans() | st.integers() | st.sampled_from([ddl.NOW, ddl.DEFAULT]))
+NEW_COLUMNS = ("name", "cron_spec", "kind", "next_run_at", "enabled")
+NEW_ROWS = st.tuples(*[CELLS] * len(NEW_COLUMNS))
+CONDITIONS = st.one_of(
+    st.builds(ddl.Condition, st.sampled_from(["name", "kind"]), st.lists(TEXTS, min_size=1, max_size=3).map(tuple)),
+    st.builds(ddl.Condition, st.just("id"), st.lists(st.integers(), min_size=1, max_size=3).map(tuple)),
+    st.builds(ddl.Condition, st.just("enabled"), st.tuples(st.booleans())),
+)
+CHANGES = st.dictionaries(st.sampled_from(["enabled", "next_run_at", "cron_spec"]), CELLS, min_size=1).map(
+    lambda found: tuple(found.items())
+)
 STATEMENTS: st.SearchStrategy[Any] = st.one_of(
     alterations(),
     st.builds(ddl.RollBackJob, NAMES, st.integers(1, 10**9), st.none() | TEXTS),
@@ -261,4 +279,14 @@ STATEMENTS: st.SearchStrategy[Any] = st.one_of(
     ),
     st.builds(ddl.CreateSecret, NAMES, TEXTS, OPTIONAL_NAMES, st.booleans()),
     st.builds(ddl.DropSecret, NAMES, OPTIONAL_NAMES, st.booleans()),
+    st.builds(ddl.InsertSchedules, st.just(NEW_COLUMNS), st.lists(NEW_ROWS, min_size=1, max_size=3).map(tuple)),
+    st.builds(
+        ddl.InsertSchedules,
+        st.just(NEW_COLUMNS),
+        NEW_ROWS.map(lambda row: ((ddl.Cell(ddl.TASK_NAME), *row[1:]),)),
+        st.just(True),
+        st.none() | st.lists(TEXTS, min_size=1, max_size=3).map(tuple),
+    ),
+    st.builds(ddl.UpdateSchedules, CHANGES, st.lists(CONDITIONS, max_size=3).map(tuple)),
+    st.builds(ddl.DeleteSchedules, st.lists(CONDITIONS, min_size=1, max_size=3).map(tuple)),
 )

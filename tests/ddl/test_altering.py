@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -154,7 +154,8 @@ def test_setting_every_clause_of_another_job_makes_it_that_job(present: JobSpec,
 
 def test_a_job_made_by_sql_is_altered_by_sql() -> None:
     present = bound("MAX_RETRIES = 2", schedule="SCHEDULE = CRON '0 2 * * *' TIMEZONE = 'Europe/Brussels'")
-    assert change("SET RETRY_BACKOFF = 5s", present).settings == {"retry": Retry(2, "5s", 2.0)}
+    expected = {"retry": Retry(2, "5s", 2.0), "execution_timeout": timedelta(hours=1)}
+    assert change("SET RETRY_BACKOFF = 5s", present).settings == expected
     assert change("SET SCHEDULE = CRON '0 3 * * *'", present).schedule == Cron(
         "0 3 * * *", tz="Europe/Brussels", fold="once"
     )

@@ -76,7 +76,7 @@ MEANT = [
     ("CREATE JOB x ENABLE AS 'x'", "Did you mean ENABLED?"),
     ("CREATE JOB x OVERLAP = QUEU", "Did you mean QUEUE?"),
     ("ALTER JOB x SET STATE = PAUSE", "Did you mean PAUSED?"),
-    ("DELETE JOB x", None),
+    ("ERASE JOB x", None),
     ("DROP JOB 2fast", 'A name that is more than letters, digits, _ and - stands in double quotes: "my job".'),
     ("DROP JOB 'x'", 'A name that is more than letters, digits, _ and - stands in double quotes: "my job".'),
 ]

@@ -17,6 +17,7 @@ from horae.core.policy import NO_RETRY
 from horae.ddl.binder import created, explained_at, pause_until
 
 SQL_RETRY = Retry(3, "60s", factor=2.0)
+SQL_DEFAULTS = {"retry": SQL_RETRY, "execution_timeout": timedelta(hours=1)}
 
 
 @pytest.mark.parametrize("verb", ["CREATE JOB", "CREATE OR ALTER JOB", "RECREATE JOB"])
@@ -61,7 +62,7 @@ def test_clauses_may_stand_in_any_order_and_the_body_first() -> None:
 
 def test_what_is_not_said_has_the_sql_defaults_and_nothing_else_is_written() -> None:
     spec = bound("", schedule="SCHEDULE = CRON '30 1 * * *' TIMEZONE = 'Europe/Brussels'")
-    assert spec.settings == {"retry": SQL_RETRY}
+    assert spec.settings == SQL_DEFAULTS
     assert isinstance(spec.schedule, Cron)
     assert (spec.schedule.fold, spec.schedule.gap, spec.namespace) == ("once", "skip", "default")
     effective = spec.effective()
@@ -122,12 +123,13 @@ def test_the_end_of_a_schedule_is_a_time_of_it() -> None:
 
 CLAUSES: list[tuple[str, dict[str, Any]]] = [
     ("WINDOW = AFTER 10m", {"window": Window.after("10m")}),
+    ("WINDOW = AFTER 1d EXACT ONLY (hours = 3)", {"window": Window.after("1d", only={"hours": 3}, exact=True)}),
     ("WINDOW = CENTER 10m SEED weekly", {"window": Window.around("10m", seed="weekly")}),
     (
         (
             "WINDOW = BEFORE 2 hours DISTRIBUTION skewearly(shape=3) SEED DAILY SALT 'x'"
             " ONLY (hours = '8-10', dow = '1-5') ONLY (between = '08:00-20:00')"
-            " AVOID (dates = '2026-12-24..2026-12-26', dom = 13)"
+            " AVOID (dates = '2026-12-24..2026-12-26') AVOID (dom = 13) AVOID ALL (hours = 9, dow = 'mon')"
         ),
         {
             "window": Window.before(
@@ -136,7 +138,7 @@ CLAUSES: list[tuple[str, dict[str, Any]]] = [
                 "daily",
                 "x",
                 [{"hours": "8-10", "dow": "1-5"}, {"between": "08:00-20:00"}],
-                {"dates": "2026-12-24..2026-12-26", "dom": 13},
+                [{"dates": "2026-12-24..2026-12-26"}, {"dom": 13}, {"all": {"hours": 9, "dow": 1}}],
             )
         },
     ),
@@ -193,11 +195,14 @@ CLAUSES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("text", "settings"), CLAUSES, ids=[text[:50] for text, _ in CLAUSES])
 def test_a_clause_is_the_setting_that_python_would_make(text: str, settings: dict[str, Any]) -> None:
-    assert bound(text).settings == {"retry": SQL_RETRY} | settings
+    expected = SQL_DEFAULTS | settings
+    if text == "TIMEOUT = DEFAULT":
+        del expected["execution_timeout"]
+    assert bound(text).settings == expected
 
 
 def test_retry_default_leaves_retries_to_the_scheduler_s_settings() -> None:
-    assert bound("RETRY = DEFAULT").settings == {}
+    assert bound("RETRY = DEFAULT TIMEOUT = DEFAULT").settings == {}
 
 
 FIELDS: list[tuple[str, str, Any]] = [
@@ -282,7 +287,7 @@ def test_several_tasks_have_settings_of_their_own() -> None:
             tidy EXEC 'rm x' SHELL RETRY = NONE ISOLATION = PROCESS,
             tell PYTHON shop.tell SECRETS (token))""",
     )
-    assert spec.settings == {"mode": "parallel", "retry": Retry(3, "10s", 2.0)}
+    assert spec.settings == SQL_DEFAULTS | {"mode": "parallel", "retry": Retry(3, "10s", 2.0)}
     assert spec.tasks == (
         TaskSpec("extract", "SELECT 1", "SQL", {"failure": "retry_on_failure"}, {"connection": "w"}),
         TaskSpec(

@@ -55,7 +55,10 @@ def test_a_printed_file_parses_to_the_same_statements(statements: list[Any], bet
 
 
 def simple(**more: Any) -> JobSpec:
-    given = {"settings": {"retry": Retry(3, 60, 2.0)}, "tasks": (TaskSpec("x", "SELECT 1", "SQL"),)} | more
+    given = {
+        "settings": {"retry": Retry(3, 60, 2.0), "execution_timeout": 3600},
+        "tasks": (TaskSpec("x", "SELECT 1", "SQL"),),
+    } | more
     return JobSpec("x", given.pop("schedule", Every(3600)), **given)
 
 
@@ -72,12 +75,15 @@ PRINTED = [
         simple(schedule=Once(NOW, drop=True), settings={}),
         (
             "CREATE JOB x\n  SCHEDULE = AT '2026-01-01T00:00:00Z'\n  ON COMPLETION DROP\n"
-            "  RETRY = DEFAULT\n  AS 'SELECT 1'"
+            "  RETRY = DEFAULT\n  TIMEOUT = DEFAULT\n  AS 'SELECT 1'"
         ),
     ),
     (
         simple(schedule=Cron("0 2 * * *") | Every(60), tasks=(TaskSpec("f", "app.f"),), settings={"retry": None}),
-        "CREATE JOB x\n  SCHEDULE = CRON '0 2 * * *' ON FOLD AUTO\n    OR EVERY 1m\n  RETRY = NONE\n  PYTHON app.f",
+        (
+            "CREATE JOB x\n  SCHEDULE = CRON '0 2 * * *' ON FOLD AUTO\n    OR EVERY 1m\n  RETRY = NONE\n"
+            "  TIMEOUT = DEFAULT\n  PYTHON app.f"
+        ),
     ),
     (
         simple(tasks=(TaskSpec("a", "SELECT 1", "SQL"), TaskSpec("b", "p", "PROCEDURE", {"failure": "continue"}))),

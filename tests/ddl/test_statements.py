@@ -67,7 +67,7 @@ STATEMENTS: list[tuple[str, Any]] = [
     ("DROP SECRET IF EXISTS db FOR JOB x", ddl.DropSecret("db", "x", if_exists=True)),
     ("ALTER JOB x SET STATE = PAUSED", ddl.AlterJob("x", state=JobState.PAUSED)),
     ("ALTER JOB x ENABLE", ddl.AlterJob("x", state=JobState.ENABLED)),
-    ("ALTER JOB x RESUME", ddl.AlterJob("x", state=JobState.ENABLED)),
+    ("ALTER JOB x RESUME", ddl.AlterJob("x", state=JobState.ENABLED, resumes=True)),
     ("ALTER JOB x DISABLE", ddl.AlterJob("x", state=JobState.DISABLED)),
     ("ALTER JOB x PAUSE", ddl.AlterJob("x", state=JobState.PAUSED)),
     ("ALTER JOB x ROLLBACK TO VERSION 3", ddl.RollBackJob("x", 3)),

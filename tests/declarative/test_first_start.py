@@ -73,6 +73,22 @@ def test_a_scheduler_whose_last_task_has_left_polls_no_more() -> None:
     assert times == ["10:00:30"]
 
 
+def test_polling_stops_when_the_last_task_is_dropped() -> None:
+    async def body(stage: Stage) -> tuple[list[str], list[str]]:
+        await stage.initialize(stage.task("a", "* * * * *"), stage.task("b", "0 * * * *"))
+        await stage.scheduler.app.drop("declarative:a")
+        assert "PollingStopped" not in stage.names()
+        await stage.scheduler.app.drop("declarative:b")
+        dropped = stage.names()
+        await stage.sim.advance("1h")
+        await stage.scheduler.stop()
+        return dropped, [name for name in stage.names() if name.startswith("Polling")]
+
+    dropped, names = play(body)
+    assert dropped[-1] == "PollingStopped"
+    assert names == ["PollingStarted", "PollingStopped"]
+
+
 def test_a_task_added_later_has_a_first_start_of_its_own() -> None:
     async def body(stage: Stage) -> tuple[list[str], list[str]]:
         old, new = stage.task("old", "0 * * * *"), stage.task("new", "0,30 * * * *")

@@ -58,7 +58,7 @@ def test_the_environment_counts_first(host: Host, told: str, zone: str) -> None:
     assert host.zone(TZ=told) == zone
 
 
-@pytest.mark.parametrize("told", ["Europe/Atlantis", "CET-1CEST,M3.5.0,M10.5.0/3", "../../etc/passwd", "/etc/passwd"])
+@pytest.mark.parametrize("told", ["Europe/Atlantis", "CET-1CEST", "../../etc/passwd", "/etc/passwd"])
 def test_an_environment_that_names_no_zone_is_refused_with_what_to_do(host: Host, told: str) -> None:
     with pytest.raises(UnknownZone, match="which is no name of a time zone") as caught:
         host.zone(TZ=told)

@@ -210,7 +210,7 @@ def test_every_error_about_what_is_kept_is_of_one_kind() -> None:
 
 def test_a_state_that_nobody_knows_is_an_invalid_value(file: Path) -> None:
     written(file)
-    tampered(file, "UPDATE jobs SET state = 'BOGUS'")
+    tampered(file, "UPDATE jobs SET state = 'BOGUS', revision = revision + 1")
     error = refused(file)
     assert isinstance(error, TaskInvalidValueError)
     assert (error.details["field"], error.details["value"]) == ("state", "BOGUS")

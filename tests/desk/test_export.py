@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,13 +20,15 @@ from tests.tier import examples
 from horae.core.access import Grant
 from horae.core.custom import Custom
 from horae.core.dependency import find_cycle
+from horae.core.instant import rfc3339
 from horae.core.job import JobSpec, TaskSpec, parse_settings
 from horae.core.jobtable import read_job_file
 from horae.core.krontab import read_jobs
 from horae.core.schedule import Cron
+from horae.core.slot import check_window
 from horae.core.wanted import wanted_of
 from horae.ddl.session import Session
-from horae.errors import AccessDenied, Conflict, InvalidInput, JobNotFound, NotFound
+from horae.errors import AccessDenied, Conflict, InvalidInput, InvalidJobFile, InvalidWindow, JobNotFound, NotFound
 from horae.store.catalog import Catalog
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
@@ -45,8 +48,19 @@ async def on_empty(work: Callable[[Stand], Any]) -> None:
         await store.close()
 
 
+def with_few_open(spec: JobSpec) -> JobSpec:
+    """The job without a window that would have too many of its slots open at once: it is refused."""
+    try:
+        check_window(spec, spec.settings.get("window"), BEGINNING)
+    except InvalidWindow:
+        return replace(spec, settings={name: value for name, value in spec.settings.items() if name != "window"})
+    return spec
+
+
 def consistent(specs: list[JobSpec]) -> list[JobSpec]:
-    """The jobs without what refers to nobody: other users and roles, jobs that are not there, jobs in circles."""
+    """The jobs without what refers to nobody: other users and roles, jobs that are not there, jobs in circles; and
+    without windows that are refused."""
+    specs = [with_few_open(spec) for spec in specs]
     names = {spec.name for spec in specs}
     kept = [
         replace(
@@ -276,3 +290,80 @@ def test_only_what_whoever_asks_may_see_is_exported(playing: Playing) -> None:
             await stand.ask("export", format="yaml")
 
     playing(scene)
+
+
+def test_a_pause_with_its_end_and_its_note_comes_through_an_export_and_back(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        until = stand.clock.now() + timedelta(days=3)
+        await stand.ask("apply", definitions={"jobs": {"a": TABLE, "b": TABLE, "c": TABLE}})
+        await stand.ask("pause", name="a", until=until, note='a move, "of" data')
+        await stand.ask("pause", name="b", note="for good")
+        files = {form: (await stand.ask("export", format=form)).text for form in ("toml", "json", "sql")}
+        again = await stand.ask("plan", definitions=files["toml"])
+        assert again.jobs == []
+        definitions: dict[str, Any] = {"toml": files["toml"], "json": json.loads(files["json"]), "sql": None}
+        for form, given_text in definitions.items():
+
+            async def apply(other: Stand, form: str = form, given_text: Any = given_text) -> None:
+                if form == "sql":
+                    await Session(other.service()).run(files["sql"])
+                else:
+                    await other.ask("apply", definitions=given_text)
+                a, b, c = [await other.service().queries.get_job(name) for name in ("a", "b", "c")]
+                assert (a.state, a.paused_until, a.pause_note) == ("PAUSED", until, 'a move, "of" data')
+                assert (b.state, b.paused_until, b.pause_note) == ("PAUSED", None, "for good")
+                assert (c.state, c.paused_until, c.pause_note) == ("ENABLED", None, None)
+
+            await on_empty(apply)
+        moved = files["toml"].replace("for good", "until spring")
+        plan = await stand.ask("plan", definitions=moved)
+        assert [(each.name, each.change) for each in plan.jobs] == [("b", "changed")]
+        await stand.ask("apply", definitions=moved)
+        assert (await stand.service().queries.get_job("b")).pause_note == "until spring"
+        assert (await stand.ask("plan", definitions=moved)).jobs == []
+
+    playing(scene)
+
+
+def test_a_job_that_is_shown_says_its_pause_with_its_end_and_its_note_in_toml_and_in_sql(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        until = stand.clock.now() + timedelta(days=3)
+        await stand.ask("apply", definitions={"jobs": {"a": TABLE}})
+        await stand.ask("pause", name="a", until=until, note='a move, "of" data')
+        whole = await stand.ask("get_job", name="a")
+        version = await stand.ask("job_version", name="a", version=1)
+        shown = (await Session(stand.service()).run("SHOW CREATE JOB a"))[0][1]
+        assert whole.toml == version.toml == (await stand.ask("export", format="toml")).text
+        assert whole.sql == version.sql == shown
+
+        for form in ("toml", "sql"):
+
+            async def make(other: Stand, form: str = form) -> None:
+                if form == "sql":
+                    await Session(other.service()).run(whole.sql)
+                else:
+                    await other.ask("apply", definitions=whole.toml)
+                job = await other.service().queries.get_job("a")
+                assert (job.state, job.paused_until, job.pause_note) == ("PAUSED", until, 'a move, "of" data')
+
+            await on_empty(make)
+        await stand.ask("resume", name="a")
+        assert "PAUSE" not in (await stand.ask("get_job", name="a")).sql
+
+    playing(scene)
+
+
+def test_a_pause_that_is_over_by_the_time_it_is_applied_is_none() -> None:
+    async def work(stand: Stand) -> None:
+        over = {"state": "PAUSED", "paused_until": rfc3339(stand.clock.now() - timedelta(hours=1)), "pause_note": "x"}
+        await stand.ask("apply", definitions={"jobs": {"a": TABLE | over}})
+        job = await stand.service().queries.get_job("a")
+        assert (job.state, job.pause_note) == ("ENABLED", None)
+        assert (await stand.ask("plan", definitions={"jobs": {"a": TABLE | over}})).jobs == []
+
+    asyncio.run(on_empty(work))
+
+
+def test_a_pause_is_said_only_of_a_job_that_is_paused() -> None:
+    with pytest.raises(InvalidJobFile, match="says something of a pause"):
+        read_job_file('[jobs.a]\npython = "w"\nevery = "1h"\nstate = "ENABLED"\npause_note = "x"', file="jobs.toml")

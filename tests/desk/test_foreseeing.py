@@ -98,9 +98,20 @@ def test_a_job_whose_window_leaves_no_moment_is_warned_of(playing: Playing) -> N
         barred = NIGHTLY | {"window": WINDOW | {"only": {"hours": "15"}}}
         plan = await stand.ask("plan", definitions=file(nightly=barred))
         assert [each for each in warned(plan) if "slots" in each] == [
-            f'Job "nightly": none of its 7 slots until {plan.until} can start: its window leaves no moment'
+            f'Job "nightly": 7 of 7 slots cannot start until {plan.until}: only and avoid leave no time for it'
         ]
         assert plan.jobs[0].occurrences.unschedulable == 7
+        narrow = NIGHTLY | {"window": WINDOW | {"duration": "24h", "only": {"between": "03:00-03:10"}}}
+        plan = await stand.ask("plan", definitions=file(nightly=narrow))
+        (warning,) = [each for each in warned(plan) if "slots" in each]
+        assert "about 61 % of its slots will be UNSCHEDULABLE by chance" in warning
+        lost = plan.jobs[0].occurrences.unschedulable
+        assert 0 < lost < 7
+        assert warning.endswith(f"until {plan.until} {lost} of 7 slots cannot start")
+        exact = NIGHTLY | {"window": WINDOW | {"duration": "24h", "only": {"between": "03:00-03:10"}, "exact": True}}
+        plan = await stand.ask("plan", definitions=file(nightly=exact))
+        assert plan.jobs[0].occurrences.unschedulable == 0
+        assert not any("slots" in each for each in warned(plan))
         fine = await stand.ask("plan", definitions=file(nightly=NIGHTLY | {"window": WINDOW}))
         assert not any("window" in each for each in warned(fine))
 

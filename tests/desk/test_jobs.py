@@ -161,6 +161,18 @@ def test_why_a_slot_starts_when_it_does_is_told_step_by_step(playing: Playing) -
     playing(scene)
 
 
+def test_why_a_slot_does_not_start_is_told_in_the_last_step(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        await stand.define(job("etl", HOURLY))
+        (claim,) = await stand.later("1h")
+        stand.clock.advance("50m")
+        told = await stand.ask("explain_job", name="etl")
+        because = f"because run {claim.run_id} is RUNNING"
+        assert told.steps[-1] == ["verdict", f"would be SKIPPED (overlap) at 2026-03-02T11:00:00Z {because}"]
+
+    playing(scene)
+
+
 def test_a_year_is_counted_on_the_jobs_own_clocks(playing: Playing) -> None:
     async def scene(stand: Stand) -> None:
         # 23:30 UTC is 05:15 of the next day there: an offset that no whole hour fits.

@@ -109,7 +109,11 @@ def test_a_run_is_told_whole_with_who_runs_it_and_what_may_be_done(playing: Play
         assert (over.is_active, over.may, over.run.state) == (False, ["replay"], "FAILED")
         assert over.report.tasks[0].attempts[0].error == "no luck"
         assert over.report.duration_seconds == 3.0
-        assert over.report.text.splitlines()[0] == "etl 2026-03-02T09:01:00Z: FAILED"
+        assert over.report.text.splitlines()[0] == "etl 2026-03-02T09:01:00Z: FAILED (no luck)"
+        assert (over.run.reason, over.report.reason, over.report.working_seconds) == ("no luck", "no luck", 3.0)
+        assert (
+            over.report.summary == "Failed after 3s. extract failed (no luck); load was skipped because extract failed."
+        )
         assert await stand.ask("report", run_id=claim.run_id) == over.report
 
     playing(scene)

@@ -56,6 +56,9 @@ def test_the_overview_tells_what_runs_what_waits_what_failed_and_how_late(playin
         assert [each.run_id for each in found.waiting] == [waiting.run_id]
         assert [(each.job, each.state) for each in found.failures] == [("bad", "FAILED")] * 3
         assert [each.scheduled_time[11:16] for each in found.failures] == ["09:03", "09:02", "09:01"]
+        assert found.failed == 3
+        listed = await stand.ask("list_runs", state="failed,failed_stale", since=found.failed_since)
+        assert [each.run_id for each in listed.runs] == [each.run_id for each in found.failures], "the same runs"
         assert len(found.recent) == 6
         assert found.ended == {"COMPLETED": 3, "FAILED": 3}
         assert found.bars[-1].runs == found.ended
@@ -67,7 +70,25 @@ def test_the_overview_tells_what_runs_what_waits_what_failed_and_how_late(playin
         assert (await stand.ask("overview")).overdue >= 1
         stand.clock.advance("25h")
         later = await stand.ask("overview")
-        assert (later.failures, later.ended) == ([], {})
+        assert (later.failures, later.failed, later.ended) == ([], 0, {})
+
+    playing(scene)
+
+
+def test_the_number_of_failed_runs_is_that_of_the_list_it_leads_to(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        await stand.define(job("late"), job("missed", recovery="none"))
+        late = (await stand.later("1m"))[0]
+        # A slot of the day before, whose run fails today; and slots that are missed, which did not fail.
+        stand.clock.advance("25h")
+        await stand.end(late, AttemptState.FAILED)
+        for claim in await stand.later("1m"):
+            await stand.end(claim, AttemptState.FAILED)
+        found = await stand.ask("overview")
+        listed = await stand.ask("list_runs", state="failed,failed_stale", since=found.failed_since)
+        assert found.ended["FAILED"] > found.failed, "by when they ended there are more"
+        assert found.failed == len(listed.runs) == len(found.failures) > 0
+        assert {each.state for each in found.failures} == {"FAILED"}
 
     playing(scene)
 

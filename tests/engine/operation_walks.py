@@ -116,7 +116,8 @@ def slot_in_job_state(state: str) -> str:
 
 
 def shown(run: Any) -> str:
-    return str(run.state) if run.reason is None else f"{run.state} ({run.reason})"
+    reason = run.reason or run.replay_reason
+    return str(run.state) if reason is None else f"{run.state} ({reason})"
 
 
 def beside_a_run(operation: str, policy: str) -> str:

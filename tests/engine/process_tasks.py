@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from horae import Run
+from horae import Cancelled, Run
 
 
 def speak(run: Run) -> dict[str, Any]:
@@ -50,3 +51,41 @@ def write(run: Run) -> None:
     run.transaction.execute("INSERT INTO sys.effects VALUES (?, ?)", (run.job_name, run.attempt))
     if run.attempt == 1 and (run.payload or {}).get("fail"):
         raise ValueError("after the statement")
+
+
+def tell(run: Run, text: str) -> None:
+    with Path(run.payload["file"]).open("a") as file:
+        file.write(f"{text}\n")
+
+
+def swallow_the_stop(run: Run) -> str:
+    """Catches what asks it to stop, and returns."""
+    if run.attempt > 1:
+        return "again"
+    tell(run, "begun")
+    try:
+        while True:
+            time.sleep(1)
+    except Cancelled:
+        return "half done"
+
+
+def finish_all_the_same(run: Run) -> str:
+    tell(run, "begun")
+    try:
+        while True:
+            time.sleep(1)
+    except Cancelled:
+        run.done()
+        return "whole"
+
+
+async def swallow_the_stop_later(run: Run) -> str:
+    if run.attempt > 1:
+        return "again"
+    tell(run, "begun")
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        return "half done"
+    return "never"

@@ -145,7 +145,7 @@ def test_a_task_that_prints_without_end_keeps_its_beginning_and_its_end() -> Non
 def test_a_task_that_never_ends_is_ended_by_the_execution_timeout() -> None:
     app = Horae("sqlite://")
 
-    @app.job("endless", Every("1d"))
+    @app.job("endless", Every("1d"), execution_timeout="1h")
     async def endless() -> None:
         await asyncio.Event().wait()
 

@@ -44,14 +44,15 @@ def test_an_async_task_is_cancelled_where_it_waits_and_may_clean_up() -> None:
     assert told == ["cancelled True", "cleaned up"]
 
 
-def test_a_task_that_finishes_although_it_was_asked_to_stop_has_finished() -> None:
+def test_a_task_that_finishes_although_it_was_asked_to_stop_and_says_so_has_finished() -> None:
     app = Horae("sqlite://")
 
     @app.job("a", Every("1h"))
-    async def work() -> str:
+    async def work(run: Run) -> str:
         try:
             await asyncio.sleep(3000)
         except asyncio.CancelledError:
+            run.done()
             return "done all the same"
         return "undisturbed"
 

@@ -126,7 +126,7 @@ def test_a_cleanup_that_fails_too_leaves_the_run_failed_by_the_other() -> None:
     assert (report.outcome, report.failed_tasks) == ("FAILED", ("bad", "cleanup"))
 
 
-def test_cancelling_the_run_stops_a_cleanup_as_well() -> None:
+def test_cancelling_the_run_gives_a_cleanup_its_turn() -> None:
     app, log = Horae("sqlite://"), list[str]()
     job = app.job("a", Every("1h"))
     job.task(name="long")(working(600, log, "long"))
@@ -140,8 +140,8 @@ def test_cancelling_the_run_stops_a_cleanup_as_well() -> None:
         return await only_report(app)
 
     report = simulate(app, body)
-    assert (report.outcome, tasks(report)) == ("CANCELLED", {"long": "CANCELLED", "cleanup": "SKIPPED"})
-    assert log == ["+long"]
+    assert (report.outcome, tasks(report)) == ("CANCELLED", {"long": "CANCELLED", "cleanup": "SUCCESS"})
+    assert log == ["+long", "+cleanup", "-cleanup"]
 
 
 def test_under_retry_on_failure_no_sibling_starts_while_a_task_is_retrying() -> None:
@@ -172,7 +172,7 @@ def test_retry_on_failure_ends_as_fail_fast_does_once_the_retries_are_used_up() 
     job.task(name="rest")(working(1, log, "rest"))
     report = outcome(app)
     assert (report.outcome, tasks(report)) == ("FAILED", {"bad": "FAILED", "rest": "SKIPPED"})
-    assert report.run.reason == "gave up after 2 attempts"
+    assert report.run.reason == "ValueError: broken (after 2 attempts)"
     assert log == []
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from tests.engine.world import only_run, simulate, tasks
 from horae import Every, Horae, Retry, Run
 from horae.core.report import Report
 from horae.events import HookFailed
+from horae.logs import JsonFormatter, TextFormatter
 from horae.testing.simulation import Simulation
 
 
@@ -99,9 +103,10 @@ def test_a_hook_that_fails_is_announced_and_the_run_and_other_hooks_go_on(asynch
         assert (await only_run(app)).state == "COMPLETED"
 
     simulate(app, body)
-    assert failed == [
-        HookFailed("a", "on_start", "RuntimeError: bad at RUNNING"),
-        HookFailed("a", "on_complete", "RuntimeError: bad at COMPLETED"),
+    assert all(type(each) is HookFailed for each in failed)
+    assert [each[:3] for each in failed] == [
+        ("a", "on_start", "RuntimeError: bad at RUNNING"),
+        ("a", "on_complete", "RuntimeError: bad at COMPLETED"),
     ]
     assert told == ["other"]
 
@@ -124,6 +129,121 @@ def test_a_hook_that_wants_to_end_the_program_is_only_a_hook_that_fails(error: B
 
     simulate(app, body)
     assert [each.hook for each in failed] == ["on_start", "on_complete"] * 2
+
+
+def look_up(report: Report) -> None:
+    raise AttributeError("no rows in the report") from ValueError("rows were never counted")
+
+
+async def look_up_later(report: Report) -> None:
+    look_up(report)
+
+
+@pytest.mark.parametrize("hook", [look_up, look_up_later])
+@pytest.mark.parametrize("which", ["on_start", "on_complete"])
+def test_a_hook_that_fails_is_logged_with_its_name_and_where_it_failed(
+    which: str, hook: Callable[[Report], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Horae("sqlite://")
+    hooks: dict[str, Any] = {which: hook}
+
+    @app.job("sup", Every("1h"), **hooks)
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> str:
+        await sim.advance("1h")
+        return (await only_run(app)).run_id
+
+    with caplog.at_level(logging.WARNING, "horae"):
+        run_id = simulate(app, body)
+    (record,) = caplog.records
+    said = f"{which} of sup failed in {__name__}.{hook.__name__}: AttributeError: no rows in the report ({run_id})"
+    assert (record.getMessage(), record.levelname) == (said, "WARNING")
+    assert record.exc_info is not None
+    assert record.exc_info[0] is AttributeError
+    text, line = TextFormatter().format(record), json.loads(JsonFormatter().format(record))
+    assert "\n    Traceback (most recent call last):" in text
+    for where in (text, line["exception"]):
+        assert "in look_up\n" in where
+        assert "ValueError: rows were never counted" in where
+        assert "/horae/engine/" not in where
+    assert line["fields"] == {
+        "job": "sup",
+        "hook": which,
+        "error": "AttributeError: no rows in the report",
+        "function": f"{__name__}.{hook.__name__}",
+        "run_id": run_id,
+    }
+
+
+def test_a_password_in_the_error_of_a_hook_is_taken_out_and_the_exception_is_kept_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = Horae("sqlite://")
+
+    def bad() -> None:
+        raise RuntimeError("no way to postgresql://horae:geheim@db/shop")
+
+    @app.job("a", Every("1h"), on_complete=bad)
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("1h")
+
+    with caplog.at_level(logging.WARNING, "horae"):
+        simulate(app, body)
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert "RuntimeError" in (record.exc_text or "")
+    told = f"{record.__dict__}{TextFormatter().format(record)}{JsonFormatter().format(record)}"
+    assert "geheim" not in told
+    assert "postgresql://horae:…@db/shop" in told
+
+
+def test_a_hook_that_raises_stop_iteration_is_a_hook_that_fails_and_holds_nothing_up() -> None:
+    app = Horae("sqlite://")
+    failed: list[Any] = []
+    app.on_error(failed.append)
+
+    def bad() -> None:
+        next(iter(()))
+
+    @app.job("a", Every("1h"), on_start=bad)
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("1h")
+        assert (await only_run(app)).state == "COMPLETED"
+
+    simulate(app, body)
+    assert [each.error for each in failed] == ["RuntimeError: StopIteration: "]
+    assert "in bad\n" in failed[0].traceback
+
+
+def test_an_on_error_hook_that_fails_is_logged_under_its_own_name_with_where_it_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = Horae("sqlite://")
+
+    @app.on_error
+    def tell(event: Any) -> None:
+        raise RuntimeError("no way to postgresql://horae:geheim@db/shop")
+
+    @app.job("a", Every("1h"))
+    async def work() -> None:
+        raise ValueError("bad")
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("1h")
+
+    with caplog.at_level(logging.ERROR, "horae"):
+        simulate(app, body)
+    (record,) = [each for each in caplog.records if each.name == "horae"]
+    assert record.getMessage().startswith(f"listener {tell.__module__}.{tell.__qualname__} failed at AttemptEnded")
+    for text in (TextFormatter().format(record), JsonFormatter().format(record)):
+        assert "in tell" in text
+        assert "geheim" not in text
+    assert record.exc_info is None
 
 
 def test_the_first_task_waits_for_on_start_but_nothing_waits_for_on_complete() -> None:

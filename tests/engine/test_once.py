@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.engine.world import START, after, clock, offsets, only_run, simulate, states
 
 from horae import Cron, Every, Horae, Once, Run
-from horae.errors import InvalidDefinition, InvalidInput, JobNotFound, TaskNotFound
+from horae.errors import InvalidDefinition, InvalidInput, InvalidTime, JobNotFound, TaskNotFound
 from horae.testing.simulation import Simulation
 
 
@@ -87,17 +88,52 @@ def test_a_once_job_that_is_to_be_dropped_is_gone_after_its_run(how: str) -> Non
     assert len(sent) == 1
 
 
-@pytest.mark.parametrize(("late", "expected"), [("30s", "COMPLETED"), ("2m", "MISSED (missed)")])
-def test_a_once_in_the_past_runs_at_once_within_its_grace_and_is_missed_later(late: str, expected: str) -> None:
+def test_a_once_in_the_past_runs_at_once_within_its_grace_and_is_refused_later() -> None:
     app, _ = reminding()
 
     async def body(sim: Simulation) -> None:
         await sim.advance("1h")
-        await app.schedule("x", Once(after("1h") - (after(late) - after("0s"))), task="remind")
+        await app.schedule("x", Once(after("59m30s")), task="remind")
         await sim.advance("10m")
-        assert await states(app, "x") == [expected]
+        assert await states(app, "x") == ["COMPLETED"]
+        with pytest.raises(InvalidTime, match='Job "y": its time 2026-01-01T00:58:00Z passed longer ago'):
+            await app.schedule("y", Once(after("58m")), task="remind")
+        assert [job.name for job in await app.jobs()] == ["x"]
 
     simulate(app, body)
+
+
+def test_a_registered_once_that_is_long_past_is_missed_once_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    app = Horae("sqlite://")
+
+    @app.job("late", Once(after("0s") - timedelta(days=1)))
+    async def late() -> None: ...
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("10m")
+        await sim.crash()
+        await sim.advance("10m")
+        assert await states(app, "late") == ["MISSED (missed)"]
+
+    with caplog.at_level(logging.WARNING):
+        simulate(app, body)
+    assert [record.levelname for record in caplog.records if "late" in record.getMessage()] == ["WARNING"]
+
+
+def test_scheduling_a_once_again_replaces_its_time_whatever_became_of_it() -> None:
+    app, sent = reminding()
+
+    async def body(sim: Simulation) -> None:
+        await app.schedule("done", Once(after("1m")), task="remind")
+        await app.schedule("put off", Once(after("1m")), task="remind")
+        await sim.advance("10m")
+        await app.schedule("done", Once(after("4h")), task="remind")
+        await app.reschedule("put off", after("4h"))
+        await sim.advance("5h")
+
+    simulate(app, body)
+    times = ["0:01:00", "4:00:00"]
+    assert [[when for job, _, when in sent if job == name] for name in ("done", "put off")] == [times, times]
 
 
 def test_a_once_that_ran_is_left_alone_when_it_is_scheduled_again() -> None:

@@ -337,7 +337,7 @@ def test_the_reason_of_a_replay_is_still_known_when_it_has_ended() -> None:
         await sim.advance("1h")
         ref = await app.replay((await only_run(app)).run_id, "the API is back")
         await sim.advance("1m")
-        assert (await app.report(ref)).run.reason == "the API is back"
+        assert (await app.report(ref)).run.replay_reason == "the API is back"
 
     simulate(app, body)
 

@@ -237,7 +237,7 @@ def test_a_long_silence_is_one_row_with_its_span_and_count() -> None:
         runs = await oldest_first(app)
         assert len(runs) == 3
         span = runs[1]
-        assert (span.state, span.count, clock(span.covers_from)) == ("MISSED", 20 * 24 * 60 - 1, "0:02:00")
+        assert (span.state, span.count, clock(span.covers_from)) == ("MISSED", 20 * 24 * 60 - 1, "0:01:00")
 
     simulate(app, body)
 

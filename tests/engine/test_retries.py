@@ -43,7 +43,7 @@ def test_when_the_retries_are_used_up_the_run_fails_with_its_last_error() -> Non
         starts = await sim.advance("25h")
         assert len(starts) == 3
         report = await only_report(app)
-        assert (report.outcome, report.run.reason) == ("FAILED", "gave up after 3 attempts")
+        assert (report.outcome, report.run.reason) == ("FAILED", "ValueError: try 3 (after 3 attempts)")
         assert [each.error for each in report.tasks[0].attempts] == [f"ValueError: try {n}" for n in (1, 2, 3)]
 
     simulate(app, body)

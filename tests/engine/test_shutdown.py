@@ -11,7 +11,7 @@ import pytest
 from tests.engine.world import GUARD, ended, until
 
 from horae import Horae, Run
-from horae.events import EngineStopped, RunParked
+from horae.events import Draining, EngineStopped, RunParked
 
 
 def make(tmp_path: Path, **options: Any) -> Horae:
@@ -47,6 +47,9 @@ def test_drain_lets_what_runs_finish_and_starts_nothing_new(tmp_path: Path) -> N
         await go_on.wait()
         done.append(run.run_id)
 
+    told: list[Draining] = []
+    app.events.listen(told.append, Draining)
+
     async def main() -> tuple[str, str]:
         await app.open()
         first, second = await app.trigger("a"), await app.trigger("a")
@@ -58,6 +61,7 @@ def test_drain_lets_what_runs_finish_and_starts_nothing_new(tmp_path: Path) -> N
 
     first, second = asyncio.run(main())
     assert done == [first]
+    assert [(each.count, each.runs, each.seconds) for each in told] == [(1, f"a ({first})", 30.0)], "what it waits for"
     assert outcome_after(app, first).outcome == "COMPLETED"
     assert outcome_after(app, second).outcome == "PENDING"
 
@@ -126,11 +130,12 @@ def test_a_task_that_is_done_with_its_work_when_it_is_cancelled_at_shutdown_coun
     app, begun = make(tmp_path, grace_period="100ms"), asyncio.Event()
 
     @app.job("a", None)
-    async def work() -> str:
+    async def work(run: Run) -> str:
         begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
+            run.done()
             return "finished just now"
         return "never"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,27 @@ def test_a_window_a_retry_and_a_dependency_are_waited_for_with_their_times_and_n
         assert flaky.waiting_detail == "retry 1 at 2026-01-01T12:00:00Z, after ValueError: no disk"
         second = await waiting(app, "second")
         assert (second.waiting_for, second.waiting_detail) == ("dependencies", "first (RUNNING)")
+
+    simulate(app, body)
+
+
+def test_a_run_that_somebody_moved_says_so_with_and_without_a_window() -> None:
+    app = Horae("sqlite://")
+
+    @app.job("plain", Cron("0 * * * *"))
+    @app.job("windowed", Cron("0 * * * *"), window=Window.after("10m"))
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> None:
+        for name in ("plain", "windowed"):
+            await app.reschedule(name, sim.now + timedelta(hours=3, minutes=30))
+        await sim.advance("1h20m")
+        for name in ("plain", "windowed"):
+            moved = await waiting(app, name)
+            assert (moved.waiting_for, moved.waiting_detail) == (
+                "rescheduled",
+                "somebody moved it to 2026-01-01T03:30:00Z",
+            )
 
     simulate(app, body)
 
@@ -127,7 +149,10 @@ def test_a_handler_that_no_node_has_is_waited_for_and_explain_does_not_say_that_
         await sim.advance("1h1m")
         stuck = await waiting(app, "report")
         assert (stuck.waiting_for, stuck.waiting_detail) == ("handler", 'no live node has the task "reports.nightly"')
-        assert "does not start" in await verdict(sim, app, "report")
+        skipped = (
+            f"would be SKIPPED (waiting for handler reports.nightly) at 2026-01-01T02:00:00Z because run {stuck.run_id}"
+        )
+        assert (await verdict(sim, app, "report")).startswith(skipped)
 
     simulate(app, body)
 
@@ -149,8 +174,13 @@ def test_a_stuck_run_of_an_earlier_version_is_what_explain_ends_in_where_the_nex
         assert stuck.waiting_for == "handler"
         await sim.store.define([present])
         found = await verdict(sim, app, "report")
-        gives_way = overlap in ("allow", "replace")
-        assert found.startswith("starts at") if gives_way else f"{stuck.run_id} comes first" in found
+        expected = {
+            "skip": f"would be SKIPPED (waiting for handler gone) at 2026-01-01T02:00:00Z because run {stuck.run_id}",
+            "coalesce": f"waits at 2026-01-01T02:00:00Z for run {stuck.run_id} (waits for handler: no live node has",
+            "allow": "starts at 2026-01-01T02:00:00Z (in 59m)",
+            "replace": f"starts at 2026-01-01T02:00:00Z (in 59m); run {stuck.run_id} is cancelled for it",
+        }
+        assert found.startswith(expected[overlap])
 
     simulate(app, body)
 

@@ -58,7 +58,9 @@ async def states(app: Horae, job: str | None = None) -> list[str]:
 
 
 def shown(run: RunRecord) -> str:
-    return str(run.state) if run.reason is None else f"{run.state} ({run.reason})"
+    """With the reason, where it says more than the error does."""
+    is_error = run.reason is None or (run.error or "").startswith(run.reason.removesuffix("…"))
+    return str(run.state) if is_error else f"{run.state} ({run.reason})"
 
 
 async def only_run(app: Horae, job: str | None = None) -> RunRecord:

@@ -13,7 +13,7 @@ from tests.examples.pages import blocks_of, past_the_hour, run_page
     ("page", "blocks", "outputs"),
     [
         ("docs/jobs.md", 7, 3),
-        ("docs/how-to.md", 19, 8),
+        ("docs/how-to.md", 21, 8),
         ("docs/exactly-once.md", 2, 1),
         ("docs/declarative.md", 3, 2),
     ],
@@ -35,10 +35,13 @@ def test_a_guide_runs_from_top_to_bottom(
     assert (tmp_path / "horae.db").exists() or page == "docs/declarative.md"  # whose catalog is in memory
 
 
-def test_the_page_on_testing_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
-    found = list(blocks_of("docs/testing.md"))
-    assert (len(found), sum(block.output is not None for block in found)) == (4, 3)
+@pytest.mark.parametrize(("page", "blocks", "outputs"), [("docs/testing.md", 4, 3), ("docs/ticker.md", 1, 1)])
+def test_a_page_on_simulated_time_runs_from_top_to_bottom(
+    page: str, blocks: int, outputs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = list(blocks_of(page))
+    assert (len(found), sum(block.output is not None for block in found)) == (blocks, outputs)
     # Its blocks start event loops of their own, as tests do.
-    page = run_page("docs/testing.md", lambda: capsys.readouterr().out)
+    running = run_page(page, lambda: capsys.readouterr().out)
     with pytest.raises(StopIteration):
-        page.send(None)
+        running.send(None)

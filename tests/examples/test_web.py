@@ -57,6 +57,8 @@ def django_project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Django set up in this process, without jobs running in it; yields the catalog's URL."""
     store = f"sqlite:///{tmp_path_factory.mktemp('django') / 'horae.db'}"
     with pytest.MonkeyPatch.context() as patch:
+        # Django sets the zone of the whole process: it is set back with the rest.
+        patch.setenv("TZ", "UTC")
         patch.setenv("DJANGO_SETTINGS_MODULE", "website.settings")
         patch.setenv("HORAE_STORE", store)
         patch.delenv("HORAE_IN_WEB", raising=False)
@@ -64,6 +66,7 @@ def django_project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         importlib.import_module("django").setup()
         yield store
         importlib.import_module("reminders.scheduler").scheduler.sync.close()
+    time.tzset()
 
 
 def client() -> Any:

@@ -52,12 +52,18 @@ def one(caplog: pytest.LogCaptureFixture, event: Event) -> logging.LogRecord:
     return record
 
 
+def skipped(minute: int, job: str = "nightly", reason: str = "overlap") -> RunPassed:
+    at = 1_772_442_000_000 + minute * 60_000
+    return RunPassed(job, "SKIPPED", 1, reason, False, f"occ_{minute}", at, at)
+
+
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
 def test_every_event_becomes_one_record_with_all_its_fields(event: Any, caplog: pytest.LogCaptureFixture) -> None:
     record = one(caplog, event)
     assert record.name in ("horae.runs", "horae.engine", "horae.store")
     carried = {name: value for name, value in vars(record).items() if name.startswith("horae_")}
-    expected = {f"horae_{name}": value for name, value in event._asdict().items()}
+    own = logs.CARRIED  # by the record's exc_text and exc_info
+    expected = {f"horae_{name}": value for name, value in event._asdict().items() if name not in own}
     assert carried == {**expected, "horae_event": type(event).__name__}
     message = record.getMessage()
     assert message
@@ -76,8 +82,31 @@ def test_every_event_becomes_one_record_with_all_its_fields(event: Any, caplog: 
         (started(is_recovery=True), f"nightly started to make up for a missed slot, 250 ms after its time ({RUN})"),
         (sample(events.AttemptEnded), f"nightly/main attempt 1 FAILED in 750 ms: ValueError: no rows ({RUN})"),
         (sample(events.RunParked), f"nightly waits until 2026-03-01T02:00:30.000Z to try again ({RUN})"),
-        (sample(RunPassed), "nightly SKIPPED 2 times: overlap"),
-        (RunPassed("nightly", "MISSED", 1, None, False), "nightly MISSED"),
+        (
+            sample(RunPassed),
+            "Skipping overlapping run for Job nightly 2 times, 2026-03-02T09:01:00Z to 2026-03-02T09:02:00Z",
+        ),
+        (skipped(1), "Skipping overlapping run for Job nightly at 2026-03-02T09:01:00Z"),
+        (skipped(1, reason="paused"), "nightly SKIPPED at 2026-03-02T09:01:00Z: paused"),
+        (
+            RunPassed("nightly", "MISSED", 1, None, False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+            "nightly MISSED at 2026-03-02T09:01:00Z",
+        ),
+        (
+            sample(events.Draining),
+            "node 5d0c stops, waits up to 30.0 s for 3 runs: nightly (occ_1), etl (occ_2), …",
+        ),
+        (events.NodeBuried("77aa", 4), "node 77aa is dead: 4 runs taken over from it"),
+        (events.NodeBuried("77aa", 4, "front"), "node front (77aa) is dead: 4 runs taken over from it"),
+        (
+            events.NodeExpelled("77aa", "front"),
+            "node front (77aa) was declared dead by others: it begins anew without its runs",
+        ),
+        (events.EngineStopped("77aa", 0, "front"), "node front (77aa) stopped, 0 runs handed back"),
+        (
+            events.Draining("77aa", 30.0, 1, "nightly (occ_1)", "front"),
+            "node front (77aa) stops, waits up to 30.0 s for 1 run: nightly (occ_1)",
+        ),
         (sample(events.EngineStarted), "node alpha started: 12 jobs, 50 slots"),
         (events.EngineStarted("5d0c", None, 1, 1), "node 5d0c started: 1 job, 1 slot"),
         (sample(events.StoreFound), "catalog is back after 4.5 s"),
@@ -98,8 +127,8 @@ def test_a_message_reads_like_a_sentence(event: Event, message: str, caplog: pyt
     [
         (ended(), "INFO"),
         (ended(state="COMPLETED_WITH_ERRORS"), "WARNING"),
-        (ended(state="FAILED"), "WARNING"),
-        (ended(state="FAILED_STALE"), "WARNING"),
+        (ended(state="FAILED"), "ERROR"),
+        (ended(state="FAILED_STALE"), "ERROR"),
         (ended(state="CANCELLED", reason="operator"), "INFO"),
         (ended(state="CANCELLED", reason="timeout"), "WARNING"),
         (attempt(state="SUCCESS", error=None), "DEBUG"),
@@ -107,9 +136,12 @@ def test_a_message_reads_like_a_sentence(event: Event, message: str, caplog: pyt
         (attempt(state="TIMEOUT"), "WARNING"),
         (attempt(state="CANCELLED"), "INFO"),
         (attempt(state="LOST"), "WARNING"),
-        (RunPassed("nightly", "SKIPPED", 1, "overlap", False), "INFO"),
-        (RunPassed("nightly", "MISSED", 1, "missed", False), "WARNING"),
-        (RunPassed("nightly", "UNSCHEDULABLE", 1, None, False), "WARNING"),
+        (RunPassed("nightly", "SKIPPED", 1, "overlap", False, "occ_1", 1_772_442_060_000, 1_772_442_060_000), "INFO"),
+        (RunPassed("nightly", "MISSED", 1, "missed", False, "occ_1", 1_772_442_060_000, 1_772_442_060_000), "WARNING"),
+        (
+            RunPassed("nightly", "UNSCHEDULABLE", 1, None, False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+            "WARNING",
+        ),
         (started(), "INFO"),
         (sample(events.Planned), "DEBUG"),
         (sample(events.Claimed), "DEBUG"),
@@ -162,6 +194,19 @@ def test_a_stranger_s_error_stays_on_one_line_and_is_kept_whole_in_its_field(cap
     assert vars(record)["horae_error"] == forged
 
 
+def test_a_traceback_stands_below_its_line_and_none_of_its_lines_looks_like_a_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trace = "Traceback:\n2026-01-01 INFO all is well\x1b[2J\npassword=hunter2\n"
+    record = one(caplog, attempt(traceback=trace))
+    first, *lines = logs.TextFormatter().format(record).split("\n")
+    assert "attempt 1 FAILED" in first
+    assert lines == ["    Traceback:", r"    2026-01-01 INFO all is well\x1b[2J", "    password=…"]
+    line = shown(record)
+    assert line["exception"] == "Traceback:\n2026-01-01 INFO all is well\x1b[2J\npassword=…"
+    assert "traceback" not in line["fields"]
+
+
 def test_percent_signs_in_names_and_errors_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     assert "100%s %d" in one(caplog, attempt(error="100%s %d")).getMessage()
 
@@ -198,7 +243,7 @@ def test_a_record_as_json_has_time_level_logger_message_event_and_fields(caplog:
 def test_every_event_can_be_shown_as_json(event: Any, caplog: pytest.LogCaptureFixture) -> None:
     line = shown(one(caplog, event))
     assert line["event"] == type(event).__name__
-    assert set(line["fields"]) == set(event._fields)
+    assert set(line["fields"]) == set(event._fields) - logs.CARRIED
 
 
 def test_times_among_the_fields_are_rfc_3339(caplog: pytest.LogCaptureFixture) -> None:
@@ -347,3 +392,38 @@ def test_a_password_in_an_address_is_in_no_line_of_the_log(formatter: logging.Fo
     line = formatter.format(record)
     assert "OSError" in line
     assert "hunter2" not in line
+
+
+def test_what_becomes_of_a_job_again_and_again_is_one_line_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    repeated = [skipped(minute, job) for minute in range(1, 44) for job in ("nightly", "other")]
+    last = (started(), skipped(50), skipped(51, reason="paused"), events.EngineStopped("alpha", 0))
+    records = [record for record in told(caplog, *repeated, *last) if hasattr(record, "horae_count")]
+    assert [record.getMessage() for record in records] == [
+        "Skipping overlapping run for Job nightly at 2026-03-02T09:01:00Z",
+        "Skipping overlapping run for Job other at 2026-03-02T09:01:00Z",
+        "Skipping overlapping run for Job nightly 42 times, 2026-03-02T09:02:00Z to 2026-03-02T09:43:00Z",
+        "Skipping overlapping run for Job nightly at 2026-03-02T09:50:00Z",
+        "nightly SKIPPED at 2026-03-02T09:51:00Z: paused",
+        "Skipping overlapping run for Job other 42 times, 2026-03-02T09:02:00Z to 2026-03-02T09:43:00Z",
+    ]
+    assert sum(vars(record)["horae_count"] for record in records) == 88
+
+
+def test_what_goes_on_for_hours_is_logged_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
+    assert [record.getMessage() for record in told(caplog, *(skipped(minute) for minute in range(181)))] == [
+        "Skipping overlapping run for Job nightly at 2026-03-02T09:00:00Z",
+        "Skipping overlapping run for Job nightly 60 times, 2026-03-02T09:01:00Z to 2026-03-02T10:00:00Z",
+        "Skipping overlapping run for Job nightly 60 times, 2026-03-02T10:01:00Z to 2026-03-02T11:00:00Z",
+        "Skipping overlapping run for Job nightly 60 times, 2026-03-02T11:01:00Z to 2026-03-02T12:00:00Z",
+    ]
+
+
+def test_lines_of_run_log_name_job_task_and_run() -> None:
+    extra = {"job": "etl", "task": "load", "run_id": RUN, "attempt": 2}
+    record = logging.makeLogRecord({"name": "horae.task", "levelname": "INFO", "msg": "%d rows", "args": (3,), **extra})
+    assert logs.TextFormatter().format(record).endswith(f"INFO    horae.task: etl/load ({RUN}): 3 rows")
+    assert record.getMessage() == "3 rows", "the record is as the task logged it"
+    alone = logging.makeLogRecord({**record.__dict__, "task": "etl"})
+    assert logs.TextFormatter().format(alone).endswith(f"horae.task: etl ({RUN}): 3 rows")
+    other = logging.makeLogRecord({"name": "horae.task", "levelname": "INFO", "msg": "by getLogger"})
+    assert logs.TextFormatter().format(other).endswith("horae.task: by getLogger")

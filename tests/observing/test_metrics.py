@@ -81,7 +81,11 @@ def test_a_page_with_every_event_on_it_keeps_to_the_format() -> None:
 )
 def test_runs_are_counted_by_how_they_ended_whether_or_not_they_started(state: str, status: str) -> None:
     assert state in RUNS.terminal
-    page = counted(ended(state=state), ended("occ_2", state=state), RunPassed("nightly", state, 40, None, False))
+    page = counted(
+        ended(state=state),
+        ended("occ_2", state=state),
+        RunPassed("nightly", state, 40, None, False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+    )
     assert page.series("scheduler_job_occurrences_total") == {frozenset({("job", "nightly"), ("status", status)}): 42}
 
 
@@ -174,29 +178,33 @@ def test_recovery_runs_are_counted_once_by_the_strategy_that_made_them(policy: s
 
 def test_missed_slots_that_are_not_made_up_for_count_as_passed_over() -> None:
     page = counted(
-        RunPassed("nightly", "MISSED", 300, "missed", False),
-        RunPassed("nightly", "MISSED", 1, "deadline", True),
-        RunPassed("nightly", "MISSED", 1000, "deadline", False),
+        RunPassed("nightly", "MISSED", 300, "missed", False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+        RunPassed("nightly", "MISSED", 1, "deadline", True, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+        RunPassed("nightly", "MISSED", 1000, "deadline", False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
     )
     assert page.value("scheduler_recovery_runs_total", job="nightly", strategy="skip") == 301
 
 
 def test_skipped_runs_are_counted_by_reason() -> None:
     page = counted(
-        RunPassed("nightly", "SKIPPED", 2, "overlap", False),
-        RunPassed("nightly", "SKIPPED", 3, "paused", False),
-        RunPassed("nightly", "SKIPPED", 1, None, False),
-        RunPassed("nightly", "MISSED", 9, "deadline", False),
+        RunPassed("nightly", "SKIPPED", 2, "overlap", False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+        RunPassed("nightly", "SKIPPED", 3, "paused", False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+        RunPassed("nightly", "SKIPPED", 1, None, False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+        RunPassed("nightly", "MISSED", 9, "deadline", False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
     )
     found = {dict(labels)["reason"]: count for labels, count in page.series("scheduler_runs_skipped_total").items()}
-    assert found == {"overlap": 2, "paused": 3, "unspecified": 1}
+    assert found == {"overlap": 2, "paused": 3, "other": 1}
 
 
 def test_failed_runs_are_those_that_failed_and_those_that_ran_out_of_time() -> None:
     good = (ended(), ended(state="COMPLETED_WITH_ERRORS"), ended(state="CANCELLED", reason="operator"))
     assert counted(*good).value("jobs_failed_total") == 0
     bad = (ended(state="FAILED"), ended(state="FAILED_STALE"), ended(state="CANCELLED", reason="timeout"))
-    page = counted(*good, *bad, RunPassed("nightly", "FAILED", 2, "superseded", False))
+    page = counted(
+        *good,
+        *bad,
+        RunPassed("nightly", "FAILED", 2, "superseded", False, "occ_1", 1_772_442_060_000, 1_772_442_060_000),
+    )
     assert page.value("jobs_failed_total") == 5
 
 

@@ -9,7 +9,7 @@ import yaml  # type: ignore[import-untyped]  # it has no types
 
 from horae import logs
 from horae.events import EVENTS
-from horae.metrics import FAMILIES, MOST_JOBS, MOST_TASKS
+from horae.metrics import FAMILIES, LABEL_VALUES, MOST_JOBS, MOST_TASKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "observability.md").read_text()
@@ -28,6 +28,12 @@ def test_the_page_lists_every_metric_with_its_kind_labels_and_meaning() -> None:
     for family in FAMILIES:
         labels = ", ".join(f"`{label}`" for label in family.labels)
         assert ROWS[family.name].startswith(f"{family.kind} | {labels} | {family.meaning}"), family.name
+
+
+def test_the_page_lists_every_value_of_every_label_and_no_other() -> None:
+    for (metric, label), values in LABEL_VALUES.items():
+        (listed,) = re.findall(rf"`{label}`: ((?:`[^`]+`(?:, )?)+)", ROWS[metric])
+        assert re.findall(r"`([^`]+)`", listed) == list(values), metric
 
 
 def test_the_page_lists_no_event_and_no_metric_that_does_not_exist() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import subprocess
@@ -16,6 +17,7 @@ from tests.rehearsal.test_casts import FILE, lived, rows
 from tests.serving.served import served
 
 from horae.cli import simulate
+from horae.cli.screen import Screen
 
 SPAN = ("--from", "2027-03-01", "--to", "6h")
 
@@ -133,11 +135,28 @@ def test_a_terminal_sees_how_far_simulated_time_has_come(here: Path) -> None:
         terminal.until("COMPLETED")
 
 
+def test_a_terminal_sees_it_too_where_only_the_answer_goes_to_a_program() -> None:
+    class Seen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for as_json, out, expected in (
+        (True, io.StringIO(), True), (True, Seen(), False), (False, Seen(), True), (False, io.StringIO(), True),
+    ):  # fmt: skip
+        errors = Seen()
+        Screen(out=out, errors=errors, as_json=as_json).bar(1, 2, "hours")
+        assert ("1 of 2 hours" in errors.getvalue()) is expected
+
+
 def test_where_nobody_sees_a_bar_a_long_simulation_says_how_much_it_is(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulate, "_MANY", 11)
-    assert inside("simulate", "jobs.toml", *SPAN).errors == "horae: about 12 runs; this takes a while\n"
+    first, *lines = inside("simulate", "jobs.toml", *SPAN).errors.splitlines()
+    assert first == "horae: about 12 runs; this takes a while"
+    once = [line for line in lines if "once more" not in line]
+    assert [line.split(",")[0] for line in once] == [f"horae: {tenth}0 %" for tenth in range(1, 10)]
+    assert once[4] == "horae: 50 %, 2027-03-01 03:00 UTC"
     assert inside("simulate", "jobs.toml", *SPAN, "--json").errors == ""
     monkeypatch.setattr(simulate, "_MANY", 12)
     assert inside("simulate", "jobs.toml", *SPAN).errors == ""
@@ -150,7 +169,7 @@ def test_slots_without_a_start_are_told_in_plain_words_and_not_as_missed(here: P
     )
     done = inside("simulate", "picky.toml", *SPAN)
     assert done.code == 0
-    assert "no time in its window that only and avoid allow" in done.out
+    assert "none of 64 draws in its window is a time that only and avoid allow" in done.out
     assert "MaxAttempts" not in done.out
     lines = done.out.splitlines()
     titles = next(line for line in lines if "without a start" in line)

@@ -83,7 +83,7 @@ def test_what_happened_is_on_the_page() -> None:
     for said in ("overlap", "UNSCHEDULABLE", "for a slot or a pool", "Runs under way at once", "Windows would flatten"):
         assert said in read.text, said
     assert 'window = { mode = "after"' in read.text
-    assert "no time in its window that only and avoid allow" in read.text
+    assert "none of 64 draws in its window is a time that only and avoid allow" in read.text
     for title in ("waited for other jobs", "for its own earlier run", "for a slot or pool"):
         assert title in read.text, title
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from horae.core.external import ExternalPolicy
+from horae.core.external import ExternalPolicy, Sandbox
 from horae.runners import sandbox
 from horae.runners.command import CommandHandle, CommandResult, CommandWork, start_command
 
@@ -82,7 +82,7 @@ class Place:
             environment=(),
             grace=0.3,
             time_limit=LIMIT,
-            namespaces="never",
+            sandbox=Sandbox.NONE,
         )
 
     def allow(self, **changes: Any) -> None:

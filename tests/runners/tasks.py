@@ -16,8 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from horae.runners.messages import Cancelled
-from horae.runners.run import Run
+from horae.runners.run import Cancelled, Run
 
 LONG = 600
 """Seconds that nobody waits for: longer than the patience of any test."""
@@ -215,5 +214,6 @@ def watch_the_flag(run: Run) -> bool:
         print("began")
         time.sleep(LONG)
     except Cancelled:
+        run.done()
         return run.cancelled
     return False

@@ -44,10 +44,10 @@ LABEL = f"87{os.getpid():07d}"
 SLEEP = f"sleep {LABEL}"
 
 
-@pytest.fixture(params=["never", pytest.param("always", marks=needs_bubblewrap)])
+@pytest.fixture(params=["none", pytest.param("namespaces", marks=needs_bubblewrap)])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with commands.place() as place:
-        place.allow(namespaces=request.param)
+        place.allow(sandbox=request.param)
         yield place
         assert carrying(LABEL) == []
         assert list(place.scratch.iterdir()) == []
@@ -201,7 +201,7 @@ def test_a_cancelled_command_can_clean_up_and_is_told_of_as_stopped(place: Place
 
 
 def test_what_a_command_started_has_the_whole_grace_even_if_the_command_is_quick_to_go(place: Place) -> None:
-    place.allow(namespaces="never", grace=ENDLESS)
+    place.allow(sandbox="none", grace=ENDLESS)
     slow = place.program(
         "slow", "#!/bin/sh\ntrap 'sleep 0.2; echo cleaned up; exit' TERM\necho ready\nwhile :; do sleep 0.01; done\n"
     )
@@ -340,7 +340,7 @@ def test_a_killed_scheduler_takes_its_commands_with_it(place: Place) -> None:
                 os.execlp("sleep", "sleep", "3")
             print(text, end="", flush=True)
 
-        policy = ExternalPolicy(enabled=True, commands=("/bin/sh",), namespaces={place.policy.namespaces!r})
+        policy = ExternalPolicy(enabled=True, commands=("/bin/sh",), sandbox={str(place.policy.sandbox)!r})
         work = CommandWork("sh -c '(setsid {SLEEP} &) ; echo ready; {SLEEP}'", "job", "occ_1", 1)
         asyncio.run(run_command(work, policy, output=said))
     """)

@@ -25,10 +25,10 @@ def test_without_bubblewrap_a_policy_that_insists_on_it_starts_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(place.work))
-    place.allow(namespaces="always")
+    place.allow(sandbox="namespaces")
     with pytest.raises(CommandRefused, match=r"bubblewrap \(bwrap\) is not installed"):
         place.sh("true")
-    place.allow(namespaces="auto")
+    place.allow(sandbox="none")
     assert place.sh(f"[ -e /proc/{os.getpid()} ] && echo visible").lines == ["visible"]
 
 
@@ -40,10 +40,10 @@ def test_with_a_bubblewrap_that_does_not_work_a_policy_that_insists_on_it_starts
     (false / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
     (false / "bwrap").chmod(0o755)
     monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(false))
-    place.allow(namespaces="always")
+    place.allow(sandbox="namespaces")
     with pytest.raises(CommandRefused, match="bubblewrap does not work here: no namespaces here"):
         place.sh("true")
-    place.allow(namespaces="auto")
+    place.allow(sandbox="none")
     assert place.sh("echo without").lines == ["without"]
 
 
@@ -56,7 +56,7 @@ def test_a_bubblewrap_that_gave_no_answer_in_time_is_asked_again(place: Place, m
     (busy / "bwrap").chmod(0o755)
     monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(busy))
     monkeypatch.setattr(sandbox, "PROBE_LIMIT", 0.2)
-    place.allow(namespaces="always")
+    place.allow(sandbox="namespaces")
     with pytest.raises(CommandRefused, match=r"bubblewrap did not start within 0\.2 s"):
         place.sh("true")
     idle.touch()
@@ -64,10 +64,19 @@ def test_a_bubblewrap_that_gave_no_answer_in_time_is_asked_again(place: Place, m
     assert place.sh("echo done").lines == ["done"]
 
 
+@needs_root
+def test_a_sandbox_by_user_is_another_user_than_the_node_s_or_nothing_starts(place: Place) -> None:
+    place.as_nobody()
+    place.allow(sandbox="user")
+    assert place.sh("id -un").lines == [NOBODY]
+    place.allow(user="root")
+    with pytest.raises(CommandRefused, match='"root" is the user of this node itself'):
+        place.sh("true")
+
+
 @needs_bubblewrap
-@pytest.mark.parametrize("namespaces", ["auto", "always"])
-def test_no_other_process_is_to_be_seen(place: Place, namespaces: str) -> None:
-    place.allow(namespaces=namespaces)
+def test_no_other_process_is_to_be_seen(place: Place) -> None:
+    place.allow(sandbox="namespaces")
     ended = place.sh(f"[ -e /proc/{os.getpid()}/environ ] && echo visible; ls -d /proc/[0-9]* | wc -l")
     assert len(ended.lines) == 1
     assert int(ended.lines[0]) <= 5
@@ -75,7 +84,7 @@ def test_no_other_process_is_to_be_seen(place: Place, namespaces: str) -> None:
 
 @needs_bubblewrap
 def test_nothing_can_be_written_to_but_the_working_directory_and_a_tmp_of_its_own(place: Place) -> None:
-    place.allow(namespaces="always")
+    place.allow(sandbox="namespaces")
     mine = place.root / "mine"
     mine.write_text("as it was")
     script = f"""
@@ -94,14 +103,14 @@ def test_nothing_can_be_written_to_but_the_working_directory_and_a_tmp_of_its_ow
 
 @needs_bubblewrap
 def test_what_is_mounted_read_only_cannot_be_mounted_again(place: Place) -> None:
-    place.allow(namespaces="always")
+    place.allow(sandbox="namespaces")
     ended = place.sh("mount -o remount,rw / 2>/dev/null && echo mounted; grep CapEff /proc/self/status")
     assert ended.lines == ["CapEff:\t0000000000000000"]
 
 
 @needs_bubblewrap
 def test_status_signal_places_output_and_secrets_are_as_without(place: Place) -> None:
-    place.allow(namespaces="always")
+    place.allow(sandbox="namespaces")
     (place.work / "a").mkdir()
     script = place.program("script", "#!/bin/sh\npwd\necho $0\necho $OWN\ncat $KEY\nexit 3\n")
     secrets = (HandedSecret("KEY", "s3cret", as_file=True),)
@@ -120,6 +129,6 @@ def test_status_signal_places_output_and_secrets_are_as_without(place: Place) ->
 @needs_root
 def test_a_command_in_namespaces_is_the_user_it_is_meant_to_be(place: Place) -> None:
     place.as_nobody()
-    place.allow(namespaces="always")
+    place.allow(sandbox="namespaces")
     assert place.sh("id -un; touch x; cat /etc/shadow 2>/dev/null && echo read; true").lines == [NOBODY]
     assert (place.work / "x").owner() == NOBODY

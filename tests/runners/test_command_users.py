@@ -110,7 +110,7 @@ def test_a_node_that_is_not_root_contains_its_commands_too_and_switches_to_nobod
         sys.executable = {interpreter!r}
         policy = ExternalPolicy(
             enabled=True, commands=("/bin/sh",), environment=(), processes=40, open_files=50, time_limit={LIMIT},
-            grace=0.2, namespaces="never",
+            grace=0.2, sandbox="none",
         )
 
         def run(script, policy=policy, **options):

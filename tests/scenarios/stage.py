@@ -153,7 +153,8 @@ class Stage:
         return "\n".join(lines) or "none"
 
     async def do_report(self, words: list[str], pairs: Mapping[str, str]) -> str:
-        return str(await self.app.report((await self._runs(words[0]))[-1].run_id))
+        report = await self.app.report((await self._runs(words[0]))[-1].run_id)
+        return f"{report}\n{report.summary}"
 
     async def do_next(self, words: list[str], pairs: Mapping[str, str]) -> str:
         upcoming = await self.app.next_run(words[0])

@@ -13,7 +13,7 @@ import pytest
 from tests.store.catalogs import Place, minutely
 
 from horae.core.access import Grant, Principal, Privilege
-from horae.core.lifecycle import AttemptState
+from horae.core.lifecycle import AttemptState, JobState
 from horae.errors import AccessDenied, LoginFailed, SecretError
 from horae.security.access import Gate, identity
 from horae.security.findings import Kind
@@ -150,6 +150,25 @@ def test_a_row_that_lost_its_place_is_not_sealed_again(place: Place) -> None:
     on(place, body)
     (found,) = verified(place).findings
     assert (found.kind, found.first) == (Kind.ROWS_MOVED, 4)
+
+
+def test_a_span_that_was_closed_must_stay_as_it_is(place: Place) -> None:
+    clock = ManualClock()
+
+    async def body(store: Catalog) -> None:
+        await store.define([minutely("a")])
+        await store.set_state("a", JobState.PAUSED)
+        for _ in range(5):
+            clock.advance("1m")
+            await store.plan()
+        await store.set_state("a", JobState.ENABLED)
+        await store.seal()
+
+    on(place, body, clock)
+    assert verified(place).ok
+    place.sql("UPDATE sys.job_runs SET covers_count = 2 WHERE covers_count = 4")
+    (found,) = verified(place).findings
+    assert found.kind is Kind.RUNS_CHANGED
 
 
 def test_a_run_that_failed_must_still_say_so(place: Place) -> None:

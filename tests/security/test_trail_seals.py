@@ -14,7 +14,7 @@ from tests.security.vaults import MemoryVault
 from horae.core.trail import BEGINNING
 from horae.security import seals, trail
 from horae.security.findings import Kind, Spans, told_list, told_time
-from horae.store.vault import AuditRow, SealRow, SettledRun
+from horae.store.vault import AuditRow, ClosedSpan, SealRow, SettledRun
 
 OTHER = "f" * 64
 
@@ -243,6 +243,29 @@ def test_a_failed_run_that_is_gone_is_missed_by_its_number_unless_it_was_forgott
     (gone,) = verified(vault).findings
     assert (gone.kind, gone.run, gone.number) == (Kind.RUNS_GONE, 3, row.number)
     vault.forget(3, 4)
+    assert verified(vault).ok
+
+
+@pytest.mark.parametrize(
+    "change", [{"state": "MISSED"}, {"covers_to": 5}, {"covers_to": None}, {"covers_from": 5}, {"covers_count": 2}]
+)
+def test_an_edit_of_a_span_is_found_by_the_row_that_closed_it(change: dict[str, object]) -> None:
+    vault = executed((1, 2))
+    row = vault.close(3)
+    assert verified(vault).ok
+    vault.spans[3] = ClosedSpan(**{**vault.spans[3]._asdict(), **change})
+    (found,) = verified(vault).findings
+    assert (found.kind, found.run, found.number) == (Kind.RUNS_CHANGED, 3, row.number)
+    assert found.message.startswith("run 3 does not stand for the slots it did, by row number 2")
+
+
+def test_a_span_that_is_gone_is_missed_unless_it_was_forgotten() -> None:
+    vault = executed((1, 2))
+    row = vault.close(3)
+    del vault.spans[3]
+    (gone,) = verified(vault).findings
+    assert (gone.kind, gone.run, gone.number) == (Kind.RUNS_GONE, 3, row.number)
+    vault.forget(3, 3)
     assert verified(vault).ok
 
 

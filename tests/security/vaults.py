@@ -15,7 +15,7 @@ from horae.core.trail import BEGINNING, row_digest, row_line, rows_digest, run_l
 from horae.security.access import Kept
 from horae.store.board import VersionRecord
 from horae.store.port import JobRecord
-from horae.store.vault import AuditRow, SealRow, SecretRecord, SettledRun
+from horae.store.vault import AuditRow, ClosedSpan, SealRow, SecretRecord, SettledRun
 
 START = 1_770_000_000_000
 
@@ -48,6 +48,7 @@ class MemoryVault:
     rows: list[AuditRow] = field(default_factory=list)
     seal_rows: list[SealRow] = field(default_factory=list)
     runs: dict[int, SettledRun] = field(default_factory=dict)
+    spans: dict[int, ClosedSpan] = field(default_factory=dict)
     questions: list[str] = field(default_factory=list)
 
     @property
@@ -156,6 +157,9 @@ class MemoryVault:
     async def ended_runs(self, uuids: Sequence[str]) -> tuple[SettledRun, ...]:
         return tuple(run for _, run in sorted(self.runs.items()) if run.run_uuid in uuids)
 
+    async def closed_spans(self, numbers: Sequence[int]) -> tuple[ClosedSpan, ...]:
+        return tuple(self.spans[number] for number in sorted(numbers) if number in self.spans)
+
     # ---- what engines and keepers write ------------------------------------------------------------------------------
 
     def execute(self, *numbers: int, states: Mapping[int, str] | None = None) -> AuditRow:
@@ -167,6 +171,16 @@ class MemoryVault:
         digest = runs_digest(run_line(*self.runs[each]) for each in numbers)
         details = json.dumps(list(numbers))
         self.rows.append(AuditRow(number, None, at, "JOB_EXECUTED", None, None, "node", "OK", details, digest))
+        return self.rows[-1]
+
+    def close(self, run_no: int) -> AuditRow:
+        """A pause is over, and a row says what its span covers."""
+        number = len(self.rows) + 1
+        span = self.spans[run_no] = ClosedSpan(run_no, f"uuid-{run_no}", "SKIPPED", START, START + 60_000, 60)
+        at, details = START + number * 1000, json.dumps(span.told)
+        self.rows.append(
+            AuditRow(number, None, at, "SPAN_CLOSED", "job", span.run_uuid, "horae", span.state, details, None)
+        )
         return self.rows[-1]
 
     def stop(self, run_no: int, state: str = "FAILED", *, told: bool = True) -> AuditRow:

@@ -179,6 +179,31 @@ def test_a_target_that_is_none_is_told_with_what_there_is(folder: Path) -> None:
         assert "prog:app" in told["hint"]
 
 
+def test_a_module_beside_the_jobs_that_calls_sys_exit_is_a_warning_and_the_server_runs(folder: Path) -> None:
+    (folder / "ends.py").write_text("import sys\nsys.exit(3)\n")
+    (folder / "good.py").write_text("def f():\n    return 1\n")
+    (folder / "jobs.toml").write_text(
+        '[jobs.ends]\nevery = "1h"\npython = "ends.f"\n[jobs.good]\nevery = "1h"\npython = "good.f"\n'
+    )
+    for each in (folder, *folder.iterdir()):
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    with served(folder, "jobs.toml", "--http", "127.0.0.1:0") as server:
+        until(lambda: "ends cannot run" in server.log, "the warning")
+        assert "module ends called sys.exit(3)" in server.log
+        assert server.ask("/api/v1/jobs/good/trigger", {})[0] == 202
+        until(lambda: server.run_of("good") == "COMPLETED", "the other job's run")
+        assert server.stop() == 0
+
+
+def test_a_target_that_calls_sys_exit_is_told_with_its_module(folder: Path) -> None:
+    (folder / "inner.py").write_text("import sys\nsys.exit(0)\n")
+    (folder / "ends.py").write_text("import inner\n")
+    with served(folder, "ends:app", fails=True) as refused:
+        assert refused.ended() in (1, 2)
+        told = json.loads(refused.log)["error"]
+        assert "module inner called sys.exit(0)" in told["message"]
+
+
 def test_an_engine_that_fails_ends_the_process_as_a_fatal_error(folder: Path) -> None:
     broken = """
 import asyncio

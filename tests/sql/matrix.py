@@ -47,6 +47,7 @@ class Case:
         return ", ".join(named)
 
 
+INSERT = "INSERT INTO cb_schedules (name, cron_spec)"
 WORK = "SCHEDULE = NONE AS 'SELECT 1'"
 #                    local, admin, owner | granted, limited, others | nobody, disabled, member
 NEW, NEW_ON = "yy- y-n nny", "yy- yyn nny"
@@ -102,6 +103,23 @@ MATRIX = (
     Case("DROP SECRET", ONLY_ADMIN, "DROP SECRET {secret}"),
     Case("CREATE SECRET … FOR JOB", ONLY_OWNER, "CREATE SECRET {fresh} FOR JOB {job} = 'value'"),
     Case("DROP SECRET … FOR JOB", ONLY_OWNER, "DROP SECRET {secret} FOR JOB {job}"),
+    Case("INSERT INTO cb_schedules", NEW, f"{INSERT} VALUES ('{{new}}', '@daily')", (CREATE,)),
+    Case(
+        "INSERT INTO cb_schedules … FROM cb_task_handlers",
+        NEW,
+        f"{INSERT} SELECT task_name, '@daily' FROM cb_task_handlers",
+        (CREATE, VIEW),
+    ),
+    Case(
+        "UPDATE cb_schedules, by name", OWNERS, "UPDATE cb_schedules SET enabled = false WHERE name = '{job}'", (ALTER,)
+    ),
+    Case(
+        "UPDATE cb_schedules, cron_spec",
+        OWNERS,
+        "UPDATE cb_schedules SET cron_spec = '@daily' WHERE name = '{job}'",
+        (ALTER,),
+    ),
+    Case("DELETE FROM cb_schedules", OWNERS, "DELETE FROM sys.cb_schedules WHERE name = '{job}'", (DROP,)),
 )
 
 

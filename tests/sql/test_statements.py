@@ -71,6 +71,20 @@ def test_create_or_alter_keeps_the_state_and_the_history(stage: Stage) -> None:
     assert job(stage, "a", "state", "version") == ("DISABLED", 2)
 
 
+def test_resume_ends_a_pause_and_leaves_a_disabled_job_alone(stage: Stage) -> None:
+    stage.sql(f"CREATE JOB a {WORK}; ALTER JOB a PAUSE; ALTER JOB a RESUME")
+    assert job(stage, "a", "state") == ("ENABLED",)
+    stage.sql("ALTER JOB a RESUME; ALTER JOB a DISABLE")
+    error = stage.fails("ALTER JOB a RESUME", Conflict)
+    assert (error.message, error.hint) == ('Job "a" is disabled, not paused', "Enable it instead.")
+    # What else the statement asks for is not done either.
+    stage.fails("ALTER JOB a SET TIMEOUT = 5m RESUME", Conflict)
+    stage.fails("ALTER JOB a PAUSE 'why'", Conflict)
+    stage.fails("ALTER JOB a SET TIMEOUT = 5m SET STATE = PAUSED", Conflict)
+    stage.sql("ALTER JOB a ENABLE")
+    assert job(stage, "a", "state") == ("ENABLED",)
+
+
 def test_create_or_alter_takes_back_what_it_does_not_say(stage: Stage) -> None:
     stage.sql(f"CREATE JOB a TIMEOUT = 5m MAX_RETRIES = 0 DESCRIPTION = 'x' TAGS = (t) {WORK}")
     stage.sql(f"CREATE OR ALTER JOB a {WORK}")

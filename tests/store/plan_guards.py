@@ -64,7 +64,7 @@ ALONE = (
         "claim_plain",
         (),
         ("job_runs_limited", "job_runs_claim", "job_versions_pkey", "job_runs_number"),
-        (("now", NOW), ("node", _NODE), ("handlers", '["handler"]'), ("limit", BATCH)),
+        (("now", NOW), ("node", _NODE), ("handlers", '["handler"]'), ("faulty", None), ("limit", BATCH)),
         sorts=True,
     ),
 )
@@ -77,7 +77,7 @@ BY_UUID = "sqlite_autoindex_job_runs_1"
 BY_KEY = "sqlite_autoindex_job_runs_2"
 BY_NAME = "sqlite_autoindex_jobs_2"
 
-_CLAIM = (("now", NOW), ("handlers", '["handler"]'), ("limit", BATCH))
+_CLAIM = (("now", NOW), ("handlers", '["handler"]'), ("faulty", None), ("limit", BATCH))
 _WINDOW = (
     ("jobs", _JOBS),
     ("after", NOW - 3_600_000),
@@ -108,6 +108,8 @@ BOARD = (
     Guard("mark_of_runs", ("job_runs_active",), ("job_runs_number", "job_runs_active"), (("node", job(1)),),
           scans="job_runs_active"),
     Guard("page_of_runs", (ROWID,), ("job_runs_number",), (("jobs", None), *_PAGE)),
+    Guard("page_of_runs_between", (BY_UUID,), ("job_runs_pkey",),
+          (("jobs", None), ("lowest", run(1)), ("highest", run(9)), *_PAGE), sorts=True),
     Guard("page_of_active_runs", ("job_runs_active",), ("job_runs_active",), (("jobs", None), *_PAGE), sorts=True,
           scans="job_runs_active"),
     Guard("page_of_failed_runs", ("job_runs_failed",), ("job_runs_failed",), (("jobs", None), *_PAGE)),
@@ -128,7 +130,8 @@ GUARDS = (
     *BOARD,
     Guard("look_around", ("job_runs_deadline", "job_runs_window"), ("job_runs_deadline", "job_runs_window"),
           (("now", NOW), ("node", None))),
-    Guard("next_wake", ("jobs_wake", "job_runs_window"), ("jobs_wake", "job_runs_window"), (("skip", []),)),
+    Guard("next_wake", ("jobs_wake", "job_runs_window"), ("jobs_wake", "job_runs_window"),
+          (("skip", []), ("left", []))),
     Guard("before_dispatch", ("job_runs_limited", "job_runs_claim"), ("job_runs_limited", "job_runs_claim"),
           (("now", NOW), ("node", None))),
     Guard("lock_due_jobs", ("jobs_wake",), ("jobs_wake",), (("now", NOW), ("skip", []), ("limit", BATCH))),
@@ -170,8 +173,8 @@ GUARDS = (
     Guard("read_task_runs", (PRIMARY,), ("task_runs_pkey",), (("runs", _NUMBERS),), sorts=True),
     Guard("runs_of_node", ("job_runs_active",), ("job_runs_active",), (("node", _NODE),), sorts=True,
           scans="job_runs_active"),
-    Guard("runs_to_reap", ("job_runs_active",), ("job_runs_active",), (("now", NOW), ("limit", BATCH)), sorts=True,
-          scans="job_runs_active"),
+    Guard("runs_to_reap", ("job_runs_active",), ("job_runs_active",), (("now", NOW), ("after", 0), ("limit", BATCH)),
+          sorts=True, scans="job_runs_active"),
     Guard("hold_runs", ("job_runs_active",), ("job_runs_active",), (("jobs", _JOBS), ("waiting_for", "registration"))),
     Guard("let_runs_go", ("job_runs_active", PRIMARY), ("job_runs_active", "job_runs_number", "task_runs_pkey"),
           (("jobs", _JOBS), ("waiting_for", "registration"))),
@@ -179,6 +182,10 @@ GUARDS = (
     Guard("remember_runs", (ROWID, PRIMARY), ("job_runs_number", "task_attempts_pkey", "jobs_pkey"),
           (("runs", _NUMBERS), ("namespace", "declarative")), sorts=True),
     Guard("load_versions", (PRIMARY,), ("job_versions_pkey",), (("wanted", json.dumps([[job, 1] for job in _JOBS])),)),
+    Guard("newest_paused", (PRIMARY, ROWID), ("job_runs_number",), (("job", job(1)),)),
+    Guard("closed_spans", (ROWID,), ("job_runs_number",), (("runs", _NUMBERS),), sorts=True),
+    Guard("versions_in_use", (PRIMARY, "job_runs_active"), ("jobs_pkey", "job_runs_active"),
+          (("wanted", json.dumps([[job, 1] for job in _JOBS])),)),
     Guard("settled_runs", (ROWID,), ("job_runs_number",), (("runs", _NUMBERS),), sorts=True),
     Guard("runs_by_uuid", (BY_UUID,), ("job_runs_pkey",), (("runs", _RUNS),), sorts=True),
     Guard("rows_to_seal", ("audit_unsealed",), ("audit_unsealed",), (("limit", BATCH),), scans="audit_unsealed"),

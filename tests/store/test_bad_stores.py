@@ -60,6 +60,39 @@ def test_a_url_that_is_none_is_refused_with_the_known_forms(url: str) -> None:
     assert "sqlite:///" in (raised.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("login", "reason"),
+    [
+        ("app:S3cr3t/Pw@", "ends too early"),
+        ("app:S3@cr3t/Pw@", "ends too early"),
+        ("app:S3cr%zzPw@", "cannot be read as an address"),
+        ("app:S3cr3tPw/", "is no port"),
+    ],
+)
+def test_an_address_whose_password_is_not_written_for_addresses_is_refused_without_a_word_of_it(
+    login: str, reason: str
+) -> None:
+    with pytest.raises(InvalidStoreUrl, match=reason) as raised:
+        make_store(f"postgresql://{login}host/db")
+    said = repr(raised.value) + str(raised.value.to_dict()) + str(raised.value.__cause__)
+    assert not [piece for piece in ("S3", "cr3t", "Pw", "zz") if piece in said], said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://host/db?application_name=a@b",
+        "postgresql://app:S3cr3t%2FPw@host:5432/db",
+        "postgresql://one:5432,two:5433/db",
+        "postgresql://[::1]:5432/db",
+        "postgresql:///db?host=/run/postgresql",
+        "postgres://app@host",
+    ],
+)
+def test_an_address_that_is_well_written_is_taken(url: str) -> None:
+    make_store(url)
+
+
 def test_an_unreachable_server_is_named_without_its_password() -> None:
     error = refusal("postgresql://user:secret@127.0.0.1:1/jobs")
     assert isinstance(error, StoreUnavailable)

@@ -14,19 +14,56 @@ from tests.store.catalogs import Place, minutely, opened, sqlite_place
 from tests.store.databases import Databases
 
 from horae.core.declarative import declared_spec
+from horae.core.interval import Every
 from horae.core.lifecycle import AttemptState, RunState
 from horae.core.schedule import Cron
 from horae.errors import NotACatalog, SchemaTooNew, SchemaTooOld, StoreError
 from horae.store.migrating import Migration, check_catalog, migrate, migrations
 from horae.store.port import Store
-from horae.store.records import AttemptEnd, Capacity, Settlement
+from horae.store.records import Admission, AttemptEnd, Capacity, Origin, Settlement
 from horae.store.rows import milliseconds
 from horae.testing.clock import ManualClock
 
 NEXT = Migration(len(migrations("sqlite")) + 1, "notes", "CREATE TABLE sys.notes (note TEXT);\n-- min_reader: 1\n", 1)
 BREAKING = replace(NEXT, min_reader=NEXT.number)
-NAMES = ["catalog", "claims", "declared", "vault", "answers", "former"]
-UNDONE = {
+NAMES = [
+    "catalog",
+    "claims",
+    "declared",
+    "vault",
+    "answers",
+    "former",
+    "outbox",
+    "threads",
+    "requests",
+    "report",
+    "spans",
+    "pauses",
+]
+UNDONE: dict[int, list[str]] = {
+    12: ["DROP TABLE sys.pause_rows"],
+    11: [],
+    10: ["ALTER TABLE sys.task_attempts DROP COLUMN traceback", "ALTER TABLE sys.job_runs DROP COLUMN replay_reason"],
+    9: [
+        "DROP VIEW sys.cb_schedules",
+        "DROP FUNCTION sys.cb_schedules_update, sys.cb_schedules_insert, sys.cb_schedules_delete",
+        "DROP FUNCTION sys.jobs_guard CASCADE",
+        "DROP TRIGGER sys.jobs_removal",
+        "DROP TRIGGER sys.jobs_definition",
+        "DROP TRIGGER sys.jobs_cursor",
+        "DROP INDEX sys.schedule_requests_name",
+        "ALTER TABLE sys.schedule_requests DROP COLUMN job_name",
+        "ALTER TABLE sys.jobs DROP COLUMN revision",
+        "CREATE VIEW sys.cb_schedules",
+    ],
+    8: ["DROP TABLE sys.run_threads"],
+    7: [
+        "DROP TRIGGER sys.job_runs_ended",
+        "DROP TRIGGER sys.job_runs_born_ended",
+        "DROP FUNCTION sys.announce_ends() CASCADE",
+        "DROP TABLE sys.outbox",
+        "DROP TABLE sys.hooks",
+    ],
     6: ["ALTER TABLE sys.job_versions DROP COLUMN former"],
     5: ["DROP TABLE sys.kept_answers"],
     4: [
@@ -47,6 +84,8 @@ UNDONE = {
     2: ["ALTER TABLE sys.job_versions DROP COLUMN plain_start", "ALTER SEQUENCE sys.run_numbers INCREMENT BY 1"],
 }
 """What takes a migration back, so that a catalog is as the release before left it."""
+ELSEWHERE = {"sqlite": ("SEQUENCE", "FUNCTION"), "postgres": ("DROP TRIGGER",)}
+"""What only the other database has, or has in another form: with its function a trigger of PostgreSQL goes too."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -165,12 +204,32 @@ def set_back(place: Place, number: int) -> None:
     """Takes the last migrations back, that one included."""
     for each in range(len(NAMES), number - 1, -1):
         for text in UNDONE[each]:
-            if place.kind == "postgres" or "SEQUENCE" not in text:
+            if text.startswith("CREATE"):
+                first = own(place)[0].text
+                place.sql(first[first.index(text) :])
+            elif not any(word in text for word in ELSEWHERE[place.kind]):
                 place.sql(text)
         place.sql(f"DELETE FROM sys.schema_migrations WHERE number = {each}")
 
 
-@pytest.mark.parametrize("number", [2, 3, 4, 5, 6])
+def test_rows_of_spans_are_moved_to_begin_before_their_first_slot(empty: Place) -> None:
+    asyncio.run(opened(empty, None, nothing))
+    set_back(empty, NAMES.index("spans") + 1)
+    rows = [(1, "SKIPPED", 179), (2, "MISSED", 101), (3, "COMPLETED", 4), (4, "MISSED", 1)]
+    for number, state, count in rows:
+        begin = "NULL" if count == 1 else "5000"
+        empty.sql(
+            "INSERT INTO sys.job_runs (run_no, job_run_uuid, job_uuid, scheduled_time, completed_at, state, version,"
+            " chosen_time, created_at, covers_from, covers_to, covers_count)"
+            f" VALUES ({number}, '{uuid4()}', '{uuid4()}', 9000, 9000, '{state}', 1,"
+            f" 9000, 9000, {begin}, 9000, {count})"
+        )
+    asyncio.run(migrated(empty))
+    found = empty.sql("SELECT covers_from FROM sys.job_runs ORDER BY run_no")
+    assert [row[0] for row in found] == [4000, 4000, 5000, None]
+
+
+@pytest.mark.parametrize("number", sorted(UNDONE))
 def test_jobs_of_a_catalog_from_before_a_migration_go_on_after_it(empty: Place, number: int) -> None:
     clock, node = ManualClock(), uuid4()
 
@@ -258,6 +317,92 @@ def test_the_release_before_the_fourth_migration_goes_on_after_it(empty: Place) 
     asyncio.run(checked(empty, own(empty)[:3]))
 
 
+def test_the_release_before_requests_goes_on_after_them(empty: Place) -> None:
+    """It writes states and next runs without a revision, and requests without a name."""
+    clock = ManualClock()
+
+    async def body(store: Store) -> None:
+        await store.define([minutely("a", Every("1m", end=clock.now() + timedelta(minutes=1)))])
+        clock.advance("1m")
+        await store.plan()
+        assert (await store.jobs())[0].next_run_time is None
+
+    asyncio.run(opened(empty, clock, body))
+    for state in ("PAUSED", "ENABLED", "DISABLED"):
+        empty.sql(f"UPDATE sys.jobs SET state = '{state}', updated_at = updated_at + 1")
+    empty.sql("UPDATE sys.jobs SET state = 'ENABLED', wake_at = 7, next_run_time = 7, updated_at = updated_at + 1")
+    empty.sql("UPDATE sys.jobs SET state = 'PAUSED', next_run_time = NULL, updated_at = updated_at + 1")
+    empty.sql("UPDATE sys.jobs SET state = 'DISABLED', wake_at = NULL, updated_at = updated_at + 1")
+    empty.sql(
+        "INSERT INTO sys.schedule_requests (job_uuid, field, value, requested_at, requested_by)"
+        " SELECT job_uuid, 'enabled', '1', 0, 'local' FROM sys.jobs"
+    )
+    asyncio.run(checked(empty, own(empty)[: NAMES.index("requests")]))
+
+
+def test_views_of_a_user_s_own_in_the_file_do_not_keep_a_catalog_from_being_migrated(tmp_path: Path) -> None:
+    place = sqlite_place(tmp_path)
+    asked = "INSERT INTO sys.schedule_requests (job_uuid, field, value, requested_at, requested_by)"
+
+    async def defined(store: Store) -> None:
+        await store.define([minutely("a")])
+
+    asyncio.run(migrated(place, own(place)[: NAMES.index("outbox")]))
+    place.sql("CREATE VIEW sys.mine AS SELECT name, next_run_at FROM cb_schedules")
+    place.sql("CREATE VIEW sys.broken AS SELECT * FROM gone")
+    place.sql(f"{asked} VALUES ('nobody', 'enabled', '1', 0, 'local')")
+    assert asyncio.run(migrated(place)) == NAMES[NAMES.index("outbox") :]
+    asyncio.run(opened(place, ManualClock(), defined))
+    assert [name for name, _ in place.sql("SELECT * FROM sys.mine")] == ["a"]
+    assert place.sql("SELECT job_uuid, field, value, job_name FROM sys.schedule_requests") == [
+        ("nobody", "enabled", "1", None)
+    ]
+
+
+def test_the_reason_of_a_replay_from_before_leaves_the_place_of_the_outcome_s(empty: Place) -> None:
+    clock = ManualClock()
+
+    async def replayed(store: Store) -> None:
+        await store.define([minutely()])
+        clock.advance("1m")
+        await store.plan()
+        (run,) = await store.runs()
+        await store.admit([Admission("a", Origin.REPLAY, "ann", replay_of=run.run_id)] * 2)
+
+    async def looked(store: Store) -> None:
+        found = {str(run.state): (run.reason, run.replay_reason) for run in await store.runs() if run.replay_of}
+        assert found == {"COMPLETED": (None, "once more"), "FAILED": ("once more", None)}
+
+    asyncio.run(opened(empty, clock, replayed))
+    set_back(empty, NAMES.index("report") + 1)
+    for state, which in (("COMPLETED", "min"), ("FAILED", "max")):
+        number = f"(SELECT {which}(run_no) FROM sys.job_runs WHERE origin = 'REPLAY')"
+        empty.sql(
+            f"UPDATE sys.job_runs SET state = '{state}', reason = 'once more', completed_at = 1, not_before = NULL"
+            f" WHERE run_no = {number}"
+        )
+    asyncio.run(migrated(empty))
+    asyncio.run(opened(empty, clock, looked))
+
+
+def test_a_run_that_an_older_release_gave_a_timeout_which_its_job_does_not_have_is_left_to_run(empty: Place) -> None:
+    """Versions from before the default was none have an hour in `plain_start`, and runs claimed by it an expiry."""
+    clock, node = ManualClock(), uuid4()
+
+    async def body(store: Store) -> None:
+        await store.join(node)
+        await store.define([minutely()])
+        clock.advance("1m")
+        await store.plan(start=Capacity(str(node), 1))
+        empty.sql("UPDATE sys.job_runs SET expires_at = 1")
+        assert await store.reap() == 0
+        (run,) = await store.runs()
+        assert (run.state, run.cancel_requested_at) == (RunState.RUNNING, None)
+
+    asyncio.run(opened(empty, clock, body))
+    assert empty.sql("SELECT expires_at FROM sys.job_runs") == [(None,)]
+
+
 def test_a_migration_that_fails_leaves_nothing_behind(empty: Place) -> None:
     broken = replace(NEXT, text="CREATE TABLE sys.notes (note TEXT); CREATE TABLE sys.notes (note TEXT);")
     asyncio.run(migrated(empty))
@@ -287,6 +432,12 @@ FROZEN = {
         "a750eff4f5972d02",
         "3951691da1a9fa15",
         "2303af0ad2dc6498",
+        "42bcb1295b8c9e7b",
+        "79516b3f0f29c7f0",
+        "920577936ede4234",
+        "94e74d5cb3567f60",
+        "640f9d7bd42c9e18",
+        "3a49c68a553a93c1",
     ],
     "postgres": [
         "ab6d539c649ddc5c",
@@ -295,5 +446,11 @@ FROZEN = {
         "ee8ddec7f4519206",
         "69e3e8ca6648457b",
         "931b2db446e53392",
+        "c16537838ca3f912",
+        "3f5b25dd4d8d2a5e",
+        "9af46cd59924459d",
+        "94e74d5cb3567f60",
+        "640f9d7bd42c9e18",
+        "a78a11fc811e9eee",
     ],
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.store.catalogs import Place
 from tests.store.joining import Worker
-from tests.store.running import LOCAL, MOST, fails, ran, somebody, with_people
+from tests.store.running import LOCAL, MOST, fails, introduced, ran, somebody, with_people
 
 from horae.core.lifecycle import RunState
 from horae.errors import InvalidInput, StatementFailed
@@ -207,3 +207,40 @@ def test_values_are_plain(runs: Callable[..., None]) -> None:
         assert rows == [(None, 1, 1.5, "ü", 9007199254740993)]
 
     runs(body)
+
+
+VIEW_CHANGES = [
+    ("UPDATE sys.cb_schedules SET enabled = false WHERE name = 'a'", "a", "enabled"),
+    ("INSERT INTO sys.cb_schedules (name, cron_spec) VALUES ('new', '@daily')", "new", "create"),
+    ("DELETE FROM sys.cb_schedules WHERE name = 'a'", "a", "drop"),
+]
+
+
+CAROL = somebody("carol", *((privilege, "sys.cb_schedules") for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")))
+
+
+@pytest.mark.parametrize(("text", "name", "field"), VIEW_CHANGES)
+def test_an_administrators_text_changes_schedules_through_their_view(
+    place: Place, runs: Callable[..., None], text: str, name: str, field: str
+) -> None:
+    async def body(worker: Worker) -> None:
+        await ran(worker, text, LOCAL)
+
+    runs(body)
+    assert place.sql("SELECT job_name, field FROM sys.schedule_requests") == [(name, field)]
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in VIEW_CHANGES])
+def test_a_text_of_anyone_else_asks_for_nothing_through_the_view(
+    place: Place, runs: Callable[..., None], text: str
+) -> None:
+    async def body(worker: Worker) -> None:
+        assert isinstance(await fails(worker, text, ALICE), StatementFailed)
+        if place.kind == "sqlite":
+            assert isinstance(await fails(worker, text, CAROL), StatementFailed), "a grant on the catalog gives nothing"
+        else:
+            with pytest.raises(InvalidInput, match="not to be granted"):
+                await introduced(worker.store, CAROL)
+
+    runs(body)
+    assert place.sql("SELECT job_name, field FROM sys.schedule_requests") == []

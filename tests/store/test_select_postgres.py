@@ -8,6 +8,7 @@ import pytest
 from tests.store.catalogs import PATIENCE, minutely, opened
 from tests.store.running import ADVISORY, EVERY_GROUND, Ground, ground_of, new_ground
 
+from horae.control.doctor import examine
 from horae.errors import InvalidInput, StatementFailed, StoreRefused
 from horae.store.catalog import Catalog
 from horae.store.port import Store
@@ -160,3 +161,40 @@ def test_a_login_that_may_not_create_roles_is_told_so(ground: Ground) -> None:
             await selected(store, "SELECT 1")
 
     asyncio.run(opened(fresh.place, None, body))
+
+
+def test_what_is_ones_own_is_read_by_a_login_that_may_not_create_roles(ground: Ground) -> None:
+    fresh = new_ground(ground.server, is_superuser=False)
+    fresh.as_superuser(f"ALTER ROLE {fresh.database} NOCREATEROLE")
+
+    async def body() -> None:
+        store = fresh.place.store()
+        await store.open()
+        try:
+            await store.define([minutely("a"), minutely("b")])
+            found = await store.select(" SELECT job_name, created_at > 0 AS is_new FROM jobs ORDER BY 1; ", own=True)
+            assert (found, found.columns, found.cut) == ([("a", True), ("b", True)], ("job_name", "is_new"), False)
+            cut = await store.select("SELECT job_name FROM sys.jobs -- all", own=True, most=1)
+            assert (len(cut), cut.cut) == (1, True)
+            empty = await store.select("SELECT job_name FROM jobs WHERE false", own=True)
+            assert (empty, empty.columns) == ([], ("job_name",))
+            for text in (
+                "DELETE FROM sys.jobs",
+                "SELECT * FROM sys.users",
+                "SELECT 1 FROM sys.tokens",
+                "SELECT nothing",
+                "SELECT u FROM sys.users u",
+                'SELECT * FROM sys.U&"t\\006fkens"',
+                "SELECT 1 AS a$$) line LIMIT 0; COMMIT; CREATE TABLE pwn (x int); SELECT * FROM (SELECT 1 AS b$$",
+            ):
+                with pytest.raises(InvalidInput):
+                    await store.select(text, own=True)
+            with pytest.raises(InvalidInput):
+                await store.select("WITH gone AS (DELETE FROM sys.jobs RETURNING 1) SELECT * FROM gone", own=True)
+            assert len(await store.jobs()) == 2
+            findings = [each.message for each in (await examine(store)).findings]
+            assert not [each for each in findings if "role" in each]
+        finally:
+            await store.close()
+
+    asyncio.run(body())

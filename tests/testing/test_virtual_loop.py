@@ -241,3 +241,50 @@ def test_it_runs_as_any_loop_does_under_a_plain_runner() -> None:
     event = asyncio.Event()
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         assert runner.run(main()) == YEAR
+
+
+# ---- pauses ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pause_comes_when_all_of_its_moment_is_done_and_the_next_run_goes_on_from_there(loop: VirtualLoop) -> None:
+    seen: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(1.0)
+        loop.pause()
+        seen.append("pause")
+        await asyncio.sleep(0)
+        seen.append("the rest of that moment")
+
+    loop.create_task(work())
+    loop.call_later(1.0, seen.append, "a timer of that moment")
+    loop.call_later(2.0, seen.append, "a later one")
+    assert not loop.run_to(3.0)
+    assert loop.time() == 1.0
+    assert sorted(seen) == ["a timer of that moment", "pause", "the rest of that moment"]
+    assert loop.run_to(3.0)
+    assert (seen[-1], loop.time()) == ("a later one", 3.0)
+
+
+def test_a_pause_that_nobody_was_running_for_stops_the_next_run_before_time_moves(loop: VirtualLoop) -> None:
+    loop.pause()
+    loop.run_through(asyncio.sleep(1.0))  # somebody waits for its end
+    assert not loop.run_to(2.0)
+    assert loop.time() == 1.0
+    assert loop.run_to(2.0)
+    loop.pause()
+    assert not loop.jump_to(5.0)
+    assert loop.time() == 5.0
+    assert loop.run_to(5.0)
+
+
+def test_what_is_ready_runs_without_time_moving(loop: VirtualLoop) -> None:
+    seen = at_each(loop, 0.0, 0.001)
+
+    async def work() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    task = loop.create_task(work())
+    loop.run_ready()
+    assert (task.result(), seen, loop.time()) == ("done", [0.0], 0.0)

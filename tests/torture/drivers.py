@@ -108,9 +108,9 @@ class TappedCatalog(Catalog):
         VERB.set("settle")
         return await super().settle(node, settlements)
 
-    async def heartbeat(self, node: UUID, known: Any) -> Pulse:
+    async def heartbeat(self, node: UUID, known: Any, working: Any = None) -> Pulse:
         VERB.set("heartbeat")
-        return await super().heartbeat(node, known)
+        return await super().heartbeat(node, known, working)
 
 
 @dataclass

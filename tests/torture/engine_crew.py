@@ -159,7 +159,7 @@ class EngineCrew:
             heard.append(("the server", self.server.log))
         for name, said in heard:
             self.problems += [f"{name}: {line}" for line in said.splitlines() if GUARD in line]
-            self.problems += [f"{name}: {line}" for line in said.splitlines() if "Traceback" in line]
+            self.problems += [f"{name}: {line}" for line in said.splitlines() if line.startswith("Traceback")]
         assert not self.problems, f"torture {self.number} of {self.url} in {self.folder}: {report(self.problems)}"
         return evidence
 

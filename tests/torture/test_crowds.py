@@ -12,7 +12,7 @@ from tests.torture.crew import SEEDS, Crew, define, due_jobs
 from tests.torture.evidence import check_finished, integrity, query
 from tools.postgres import PostgresServer
 
-JOBS = 1000
+JOBS = 1000 if len(SEEDS) > 3 else 500
 STORM_JOBS = 375
 MORE_JOBS = 125
 # With an even seed the keeper sweeps all the while and may be in everybody's way; with an odd one nobody does, so that

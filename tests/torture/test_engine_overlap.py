@@ -21,4 +21,4 @@ def test_a_run_whose_time_in_a_window_comes_minds_a_later_one_that_may_start_any
 def test_a_judged_run_is_before_those_in_line_also_by_a_clock_that_was_read_before_its_time() -> None:
     due = ActiveRun("due", RunState.PENDING, NOW + SECOND, NOW + SECOND, judged=True)
     queued = ActiveRun("queued", RunState.QUEUED, NOW + 2 * SECOND, NOW + 2 * SECOND)
-    assert hand_over([due, queued], NOW, NO_RETRY) is None
+    assert hand_over([due, queued], NOW, NO_RETRY, "queue") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -60,6 +61,31 @@ def test_health_is_red_when_a_slot_is_due_and_nobody_decides(tmp_path: Path) -> 
             assert red.json()["reasons"] == ["occurrences are overdue, and nobody decided about them"]
             assert red.json()["details"]["overdue"]["undecided"] == 1
             assert client.get("/readyz").status_code == 200
+
+
+def test_health_is_degraded_while_a_thread_works_past_its_stop_and_names_it_to_those_who_may_see_it(
+    tmp_path: Path,
+) -> None:
+    go_on = threading.Event()
+
+    def deaf() -> None:
+        go_on.wait(60)
+
+    try:
+        with serving(f"sqlite:///{tmp_path}/horae.db") as served, served.client() as client:
+            served.app.job("deaf", None, task_timeout="20ms", cancel_grace="20ms")(deaf)
+            run_id = served.app.sync.trigger("deaf")
+            found = eventually(lambda: next((r for r in [client.get("/healthz")] if r.json()["status"] != "ok"), None))
+            told = found.json()
+            reasons = ["1 thread working past a stop"]
+            assert (found.status_code, told["status"], told["reasons"]) == (200, "degraded", reasons)
+            (thread,) = told["details"]["threads"]
+            assert (thread["run"], thread["job"], thread["task"]) == (run_id, "deaf", "deaf")
+            assert 'isolation="process"' in thread["hint"]
+            go_on.set()
+            eventually(lambda: client.get("/healthz").json()["status"] == "ok")
+    finally:
+        go_on.set()
 
 
 def test_health_is_degraded_and_says_why_while_a_run_waits_for_a_handler_that_no_node_has(tmp_path: Path) -> None:
@@ -132,6 +158,9 @@ def test_a_flood_of_health_checks_asks_the_catalog_once_a_second(
             return Overdue(datetime.now(UTC))
 
         async def runs(self, **asked: Any) -> tuple[()]:
+            return ()
+
+        async def threads(self) -> tuple[()]:
             return ()
 
     async def look() -> None:

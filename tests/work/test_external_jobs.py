@@ -51,6 +51,7 @@ def test_what_a_command_prints_is_kept_and_what_it_knows_is_its_run(place: Place
         report = await executed(app, "speaks")
         assert report.outcome == "COMPLETED", str(report)
         assert report.tasks[0].result["status"] == 0
+        assert report.tasks[0].result["sandbox"] == "none"
         text = await output_of(app, report.run.run_id)
         assert text == f"out of speaks\nerr {report.run.run_id}\n1\n"
         row = await row_of(app, report.run.run_id)
@@ -63,14 +64,18 @@ def test_a_status_other_than_nothing_is_a_failure_with_its_output(home: Place, t
     app = make(home, configured(tmp_path, external()))
 
     async def body() -> None:
-        await create(app, "bad", "echo before; exit 3")
+        await create(app, "bad", "echo before; echo no such table >&2; exit 3")
         row = await ran(app, "bad", "FAILED")
         assert (row["error_code"], row["result_message"]) == (
             1606,
-            "CommandFailed: The command ended with status 3",
+            "CommandFailed: The command ended with status 3 (sandbox: none)",
         )
         (run,) = await app.runs("bad")
         assert (await output_of(app, run.run_id)).startswith("before\n")
+        # Both of its streams, in their order.
+        (attempt,) = (await app.report(run.run_id)).tasks[0].attempts
+        assert attempt.traceback == "before\nno such table\n"
+        assert run.reason == "CommandFailed: The command ended with status 3 (sandbox: none)"
 
     at_work(app, body)
 

@@ -154,7 +154,10 @@ def test_a_job_fails_once_what_its_work_needs_is_revoked(tmp_path: Path, privile
     place = Place("sqlite", str(tmp_path / "horae.db"))
     other = tmp_path / "other.db"
     other.touch()
-    app = make(place, configured(tmp_path, external() + f'[connections.other]\nurl = "sqlite:///{other}"\n'))
+    app = make(
+        place,
+        configured(tmp_path, external(sandbox="namespaces") + f'[connections.other]\nurl = "sqlite:///{other}"\n'),
+    )
     called: list[str] = []
 
     @app.task("hers")

@@ -38,7 +38,7 @@ def configured(folder: Path, text: str = "", *, older: tuple[str, ...] = ()) -> 
 
 def external(**keys: Any) -> str:
     """A section that allows a few programs and a shell."""
-    given = {"enabled": True, "commands": list(PROGRAMS), "shell": True, "namespaces": "never", "grace": 1, **keys}
+    given = {"enabled": True, "commands": list(PROGRAMS), "shell": True, "sandbox": "none", "grace": 1, **keys}
     return "[external]\n" + "\n".join(f"{name} = {json.dumps(value)}" for name, value in given.items()) + "\n"
 
 

@@ -28,7 +28,11 @@ def handler_beside(file: Path, path: str) -> Function | None:
     folder = file.resolve().parent
     module_name = path.partition(":")[0] if ":" in path else path.rpartition(".")[0]
     root = module_name.partition(".")[0]
-    if not root.isidentifier() or not _has_module(folder, root):
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        return None
+    code = _module_file(folder, root)
+    if code is None:
+        _check_near(file, path, folder, module_name)
         return None
     try:
         writable = writable_by_others(file)
@@ -38,6 +42,14 @@ def handler_beside(file: Path, path: str) -> Function | None:
         raise TaskNotFound(
             f"{shown(path)} is not imported from {folder}: {writable}",
             hint=f'Change that, or allow it: modules = ["{root}"] under [scheduler].',
+        )
+    if not code.resolve().is_relative_to(folder):
+        link = code if code.is_symlink() else code.parent
+        raise TaskNotFound(
+            f"{shown(path)} is not imported from {folder}: "
+            f"{link.name} there is a link to {link.resolve()}, outside of it",
+            hint=f"Put the code itself into {folder}, or install the module and allow it: "
+            f'modules = ["{root}"] under [scheduler].',
         )
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
@@ -89,8 +101,27 @@ def _concerned(target: Path) -> Iterator[Path]:
             yield (Path(place) / name).resolve()
 
 
-def _has_module(folder: Path, root: str) -> bool:
-    return (folder / root / "__init__.py").is_file() or (folder / f"{root}.py").is_file()
+def _module_file(folder: Path, root: str) -> Path | None:
+    """The file that an import of the module `root` would run, if the folder has it."""
+    candidates = (folder / root / "__init__.py", folder / f"{root}.py")
+    return next((each for each in candidates if each.is_file()), None)
+
+
+def _check_near(file: Path, path: str, folder: Path, module_name: str) -> None:
+    """Raises TaskNotFound where the module lies near, and only one thing keeps it from being found."""
+    root, *inner = module_name.split(".")
+    places = [folder.joinpath(root, *inner[:depth]) for depth in range(1, len(inner) + 1)]
+    if any(each.with_suffix(".py").is_file() or (each / "__init__.py").is_file() for each in places):
+        raise TaskNotFound(
+            f"{shown(path)} is not imported from {folder}: the folder {root} there has no __init__.py",
+            hint=f"Put an empty file __init__.py into {folder / root}.",
+        )
+    if file.is_symlink() and _module_file(file.parent.resolve(), root) is not None:
+        raise TaskNotFound(
+            f"{shown(path)} is not imported from {file.parent.resolve()}: {file.name} there is a link to a file in "
+            f"{folder}, and the module is looked for beside that file",
+            hint=f"Put the module into {folder}, or the job file itself beside the module.",
+        )
 
 
 def _check_origin(path: str, root: str, folder: Path) -> None:

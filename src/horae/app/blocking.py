@@ -32,7 +32,9 @@ OPERATIONS = (
     "scrape",
     "sql",
     "trigger",
+    "trigger_many",
     "versions",
+    "wait",
 )
 
 

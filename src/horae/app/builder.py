@@ -25,6 +25,7 @@ class TaskPolicies(TypedDict, total=False):
     retry: Retry | None
     task_timeout: DurationLike | None
     isolation: str
+    cancel_grace: DurationLike
 
 
 class Policies(TaskPolicies, total=False):
@@ -41,7 +42,6 @@ class Policies(TaskPolicies, total=False):
     max_concurrent: int | None
     delivery: str
     max_lost: int | None
-    cancel_grace: DurationLike
     on_completion: str
     update_policy: str | Update
 

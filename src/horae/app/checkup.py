@@ -13,6 +13,7 @@ from horae.app.tools import Toolbox
 from horae.config import Configuration
 from horae.control.doctor import Examination, examine
 from horae.control.surroundings import Checked, Surroundings
+from horae.engine.programs import programs_refused
 from horae.errors import HoraeError
 from horae.store.catalog import Catalog
 from horae.store.migrating import migrations
@@ -49,10 +50,12 @@ async def surroundings(
         keys = toolbox.keyring().ids
     except HoraeError as error:
         fault = error.message
+    trouble = await programs_refused(configuration.external, store)
     schema = migrations(store.driver.dialect)[-1].number
     known = {
         "schema": schema,
         "external": configuration.external.enabled,
+        "sandbox": None if trouble is None else f"{trouble.message}. {trouble.hint}",
         "keys": keys,
         "key_fault": fault,
         "defined": defined,
@@ -65,7 +68,8 @@ async def surroundings(
     now = await store.now()
     skew = _skew(before, now, clock())
     ((version, size, read_only),) = await store.select(
-        "SELECT current_setting('server_version'), pg_database_size(current_database()), pg_is_in_recovery()"
+        "SELECT current_setting('server_version'), pg_database_size(current_database()), pg_is_in_recovery()",
+        own=True,
     )
     return Surroundings(
         f"PostgreSQL {str(version).partition(' ')[0]}",

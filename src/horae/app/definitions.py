@@ -6,21 +6,29 @@ import asyncio
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Unpack, overload
 
 from horae.app.beside import handler_beside
 from horae.app.builder import Function, JobBuilder, Policies, check_isolation, names
-from horae.app.jobfiles import TWICE, FileJobs, check_apart, read_krontab, read_toml
+from horae.app.jobfiles import TWICE, FileJobs, check_apart, read_jobs_of, read_krontab, read_toml
 from horae.app.operations import Operations
 from horae.control.commands import Commands, Definer
 from horae.control.service import Kept, Service
+from horae.core.chance import HINT as EXACT_HINT
+from horae.core.chance import narrow_odds
+from horae.core.custom import as_schedule
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec, TaskSpec, parse_settings
 from horae.core.needs import needs
+from horae.core.update import checked_version
+from horae.core.zone import zone, zone_name
 from horae.engine.engine import Engine
-from horae.engine.hooks import Hook, Hooks
+from horae.engine.hooks import Function as Hook
+from horae.engine.hooks import Hooks
 from horae.engine.registry import Registry
 from horae.engine.tuning import Tuning
 from horae.errors import InvalidDefinition, InvalidPolicy, TaskNotFound, shown
@@ -33,6 +41,7 @@ from horae.events import (
     LoopFailed,
     StoreLost,
     Stream,
+    WindowNarrow,
 )
 from horae.store.port import Defined, Store
 
@@ -52,8 +61,12 @@ class Definitions(Operations):
     events: Stream
     tuning: Tuning
 
-    def __init__(self, namespace: str, defaults: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, namespace: str, defaults: Mapping[str, Any] | None, timezone: str | tzinfo | None = None
+    ) -> None:
         self.namespace = checked_name(namespace, "namespace")
+        self.timezone = None if timezone is None else zone(zone_name(timezone)).key
+        """The zone of schedules that name none; None is UTC."""
         self.defaults = dict(parse_settings(defaults or {}))
         self.registry = Registry()
         self.hooks = Hooks()
@@ -91,7 +104,7 @@ class Definitions(Operations):
         builder = JobBuilder(
             self.registry,
             name,
-            schedule,
+            self._zoned(schedule),
             policies,
             payload=payload,
             tags=tags,
@@ -154,7 +167,14 @@ class Definitions(Operations):
     def job_file(self, path: str | Path) -> tuple[str, ...]:
         """Defines the jobs and pools of a job file, such as jobs.toml; the jobs' names. Raises InvalidJobFile for a
         fault in it, with its line, and InvalidDefinition for a name in use."""
-        return self.add_file(read_toml(Path(path), self.namespace))
+        return self.add_file(read_toml(Path(path), self.namespace, self.timezone))
+
+    def read_jobs_of(self, path: Path) -> FileJobs:
+        """The jobs of a file, as they are in this app: of its namespace and in its zone where they name none."""
+        return read_jobs_of(path, self.namespace, self.timezone)
+
+    def _zoned(self, schedule: Any) -> Any:
+        return schedule if self.timezone is None or schedule is None else as_schedule(schedule).in_zone(self.timezone)
 
     def add_file(self, found: FileJobs) -> tuple[str, ...]:
         """Defines what was read from a file. A file that was there already is taken as it is now."""
@@ -176,7 +196,9 @@ class Definitions(Operations):
             async def together(service: Service) -> tuple[Defined, ...]:
                 for name, limit in pools.items():
                     await service.store.set_pool(name, limit)
-                return await service.commands.define(specs, defaults=self.defaults) if specs else ()
+                defined = await service.commands.define(specs, defaults=self.defaults) if specs else ()
+                await _pause_new(service.commands, found, defined, await service.store.now())
+                return defined
 
             return await Service(store).as_one(together)
 
@@ -185,6 +207,7 @@ class Definitions(Operations):
         self.files = {each.file.absolute(): each for each in found}
         self.registry.learn(needed_by(specs))
         await self.home.call(lambda store: self._report_missing(store, specs))
+        await self.home.call(lambda store: self._report_narrow(store, specs, defined))
         counts = Counter(each.change for each in defined)
         self.events.emit(DefinitionsRegistered(counts["created"], counts["changed"], counts["unchanged"]))
         return defined
@@ -206,15 +229,37 @@ class Definitions(Operations):
         self.hooks.on_start(hook)
         return hook
 
-    def on_complete(self, hook: Hook) -> Hook:
-        """Called with the report when a run of any job that this node ran has ended."""
-        self.hooks.on_complete(hook)
-        return hook
+    @overload
+    def on_complete(self, hook: Hook, /) -> Hook: ...
+
+    @overload
+    def on_complete(self, hook: None = None, /, *, states: Iterable[str] | None = None) -> Callable[[Hook], Hook]: ...
+
+    def on_complete(self, hook: Hook | None = None, /, *, states: Iterable[str] | None = None) -> Any:
+        """Called with the report when a run of any job has ended, whatever ended it: `@app.on_complete`, or
+        `@app.on_complete(states={"FAILED", "MISSED"})`. Without states: all but slots that a pause skipped.
+
+        One live node that registered the hook calls it, at least once for each run: after a crash it may be called
+        again, and `report.run.run_id` says for which run.
+        """
+
+        def add(given: Hook) -> Hook:
+            self.hooks.on_complete(given, states=states)
+            self._write_soon()
+            return given
+
+        return add if hook is None else add(hook)
 
     def on_error(self, hook: Callable[[Any], None]) -> Callable[[Any], None]:
         """Called, in the engine's loop, with each event that tells of something going wrong. It must not block."""
         self.events.listen(hook, HookFailed, LoopFailed, StoreLost)
-        self.events.listen(lambda event: hook(event) if event.error is not None else None, AttemptEnded)
+
+        def attempt_ended(event: AttemptEnded) -> None:
+            if event.error is not None:
+                hook(event)
+
+        # Under the hook's own name: that is what the log says where it raises.
+        self.events.listen(update_wrapper(attempt_ended, hook), AttemptEnded)
         return hook
 
     async def schedule(
@@ -228,13 +273,19 @@ class Definitions(Operations):
         description: str = "",
         state: str = "ENABLED",
         depends_on: Iterable[str] = (),
+        expected_version: int | None = None,
         **policies: Unpack[Policies],
     ) -> Defined:
-        """Adds or changes a job while things run, with a handler registered by `app.task` and a payload."""
+        """Adds or changes a job while things run, with a handler registered by `app.task` and a payload.
+
+        `expected_version` is the version that the change is meant for, 0 where the job must be new. Raises
+        VersionConflict where the catalog has another. Without it the later call wins.
+        """
+        expected = checked_version(expected_version)
         handler = self._handler(task)
         spec = JobSpec(
             name,
-            schedule,
+            self._zoned(schedule),
             (TaskSpec(handler, handler),),
             policies,
             payload,
@@ -254,7 +305,9 @@ class Definitions(Operations):
                 await self._check_known(store, handler)
             if self._definer is None or self._definer[0] is not store:
                 self._definer = store, Definer(Commands(store), self.defaults)
-            return await self._definer[1].define(spec)
+            defined = await self._definer[1].define(spec, expected)
+            await self._report_narrow(store, [spec], [defined])
+            return defined
 
         await self.written()
         return await self.home.call(define)
@@ -316,6 +369,20 @@ class Definitions(Operations):
             for need in sorted(needed & elsewhere & self.registry.failed):
                 _log.warning("%s runs on other nodes only: %s", name, self.registry.why_missing(need))
 
+    async def _report_narrow(self, store: Store, specs: Sequence[JobSpec], defined: Sequence[Defined]) -> None:
+        """Tells of jobs that are new or changed and whose draws may find no time that their constraints allow."""
+        new = {each.name for each in defined if each.change != "unchanged"}
+        windows = {spec.name: spec.effective(self.defaults).window for spec in specs if spec.name in new}
+        limited = {name for name, window in windows.items() if window is not None and window.constraints.rules()}
+        if not limited:
+            return
+        now = await store.now()
+        for spec in specs:
+            if spec.name in limited:
+                odds = narrow_odds(spec.name, spec.schedule, windows[spec.name], now)
+                if odds is not None:
+                    self.events.emit(WindowNarrow(spec.name, odds.missed, f"{odds}. {EXACT_HINT}"))
+
     async def _learn_all(self, store: Kept) -> None:
         """What the catalog's jobs need; of very many, the first. The rest is learned when their runs wait for it."""
         after = None
@@ -355,7 +422,6 @@ class Definitions(Operations):
     async def register(self, store: Kept) -> None:
         """Writes what the code defines to the catalog; what is as it was changes nothing there."""
         self._unwritten = False
-        commands = Commands(store)
         for name, limit in self.pools.items():
             await store.set_pool(name, limit)
         counts = {"created": 0, "changed": 0, "unchanged": 0}
@@ -368,11 +434,14 @@ class Definitions(Operations):
         if self.engine is None and self.tuning.modules:
             await self._learn_all(store)
         await self._report_missing(store, specs)
+        await self._register_hooks(store, {spec.name for spec in specs})
         if len(specs) > DEFINED_AT_ONCE:
             specs = in_order(specs)
         for index in range(0, len(specs), DEFINED_AT_ONCE):
             batch = specs[index : index + DEFINED_AT_ONCE]
-            for each in await commands.define(batch, defaults=self.defaults):
+            defined = await self._define(store, batch)
+            await self._report_narrow(store, batch, defined)
+            for each in defined:
                 counts[each.change] += 1
                 if each.change == "changed":
                     changed.append(each.name)
@@ -381,6 +450,44 @@ class Definitions(Operations):
             others = sum(node.is_live for node in await store.nodes())
             if others:
                 self.events.emit(DefinitionsReplaced(len(changed), ", ".join(changed[:NAMED]), others))
+
+    async def _define(self, store: Kept, batch: Sequence[JobSpec]) -> tuple[Defined, ...]:
+        """Defines jobs. Those that a file says are paused, and how long, are so from the first moment on."""
+        files = [each for each in self.files.values() if each.pauses]
+        if not files:
+            return await Commands(store).define(batch, defaults=self.defaults)
+
+        async def together(service: Service) -> tuple[Defined, ...]:
+            defined = await service.commands.define(batch, defaults=self.defaults)
+            await _pause_new(service.commands, files, defined, await service.store.now())
+            return defined
+
+        return await Service(store).as_one(together)
+
+    async def _register_hooks(self, store: Kept, jobs: Collection[str]) -> None:
+        """Says which hooks this program has. Those that it used to have for its own jobs are forgotten, unless a node
+        of another release still has them."""
+        hooks = self.hooks.completing()
+        await store.register_hooks([each.hook for each in hooks.values()])
+        gone = [
+            each.hook.hook_id
+            for each in await store.hooks()
+            if each.hook.job_name in jobs and each.hook.hook_id not in hooks
+        ]
+        if gone:
+            had = {each for node in await store.nodes() if node.is_live for each in node.details.get("hooks", ())}
+            await store.drop_hooks([each for each in gone if each not in had])
+
+
+async def _pause_new(commands: Commands, files: Iterable[FileJobs], defined: Sequence[Defined], now: datetime) -> None:
+    """Pauses jobs that are new for as long as their files say; a pause that is over is none."""
+    pauses = {name: pause for each in files for name, pause in each.pauses.items()}
+    for name in [each.name for each in defined if each.change == "created" and each.name in pauses]:
+        until, note = pauses[name]
+        if until is not None and until <= now:
+            await commands.resume(name)
+        else:
+            await commands.pause(name, until, note)
 
 
 def needed_by(specs: Iterable[JobSpec]) -> frozenset[str]:

@@ -7,10 +7,12 @@ another loop has the work done there. Sync code that calls before anything runs 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from horae.app.winding import wind_up
@@ -18,13 +20,23 @@ from horae.control.service import Kept
 from horae.errors import Conflict, HoraeError
 from horae.runners import transaction
 from horae.runners.waiting import awaited
+from horae.store.sqlite.driver import SqliteDriver
 
 Answer = TypeVar("Answer")
 CLOSING = 5.0
+_MEMORY = ":memory:"
+_inherited: set[str] = set()
+"""SQLite files that were open when this process was forked."""
+_left: list[object] = []
+"""What belongs to the parent of this process, kept for ever: collecting it would close connections that the parent
+uses."""
 
 
 class Home:
     """The loop and the open store of one app."""
+
+    look_every = 30.0
+    """Seconds after which a ticker that hears of no change looks whether its job is still what it was."""
 
     def __init__(self, make: Callable[[], Any], ready: Callable[[Any], Awaitable[None]]) -> None:
         """`make` makes the store, not opened yet; `ready` opens it."""
@@ -35,6 +47,11 @@ class Home:
         self._opening: asyncio.Task[Kept] | None = None
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
+        self._file: str | None = None
+        """The SQLite file that is open, or being opened."""
+        self._under_way = 0
+        """Calls that another loop or thread waits for."""
+        self._pid = os.getpid()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -43,15 +60,25 @@ class Home:
     async def call(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         """Does `work` with the open store, from whatever loop this is awaited in."""
         self.refuse_inside_transaction()
+        self._notice_fork()
         running = asyncio.get_running_loop()
         with self._guard:
             if not self._lives():
                 self._settle_in(running)
             home = self._loop
+            self._under_way += home is not running
         if home is running:
             return await work(await self.store())
         assert home is not None
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._there(work), home))
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._there(work), home))
+        finally:
+            self._ended()
+
+    async def wait_for(self, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer | None:
+        """Awaits `work`, which calls this home and may last until a scheduled time comes. A simulation awaits it on
+        simulated time; None: the simulation ended first."""
+        return await work()
 
     def call_blocking(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         """The same from sync code. Raises Conflict in a thread whose event loop it would block."""
@@ -62,13 +89,22 @@ class Home:
                 "app.sync was called in a thread that runs an event loop, which it would block",
                 hint="Await the method of the app itself: await app.trigger(…).",
             )
+        self._notice_fork()
         with self._guard:
             if not self._lives():
                 self._start_thread()
             home = self._loop
+            self._under_way += 1
         assert home is not None
-        answer: Future[Answer] = asyncio.run_coroutine_threadsafe(self._there(work), home)
-        return awaited(answer)
+        try:
+            answer: Future[Answer] = asyncio.run_coroutine_threadsafe(self._there(work), home)
+            return awaited(answer)
+        finally:
+            self._ended()
+
+    def _ended(self) -> None:
+        with self._guard:
+            self._under_way -= 1
 
     async def _there(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         return await work(await self.store())
@@ -86,18 +122,25 @@ class Home:
                 self._opening = None
 
     async def _open(self) -> Kept:
-        store: Kept = self._make()
+        made = self._make()
+        file = self._file_of(made)
+        if file in _inherited:
+            raise _refused(file)
+        self._file = file
+        store: Kept = made
         try:
-            await self._ready(store)
+            await self._ready(made)
         except BaseException:
             with suppress(HoraeError):
                 await store.close()
+            self._file = None
             raise
         self._store = store
         return store
 
     def settle_here(self) -> None:
         """Makes the running loop the home, unless the store lives in another that still runs."""
+        self._notice_fork()
         running = asyncio.get_running_loop()
         with self._guard:
             if self._lives() and self._loop is not running:
@@ -110,6 +153,7 @@ class Home:
 
     def start_thread(self) -> asyncio.AbstractEventLoop:
         """A home in a thread of its own, for sync programs."""
+        self._notice_fork()
         with self._guard:
             if self._lives() and self._thread is None:
                 raise Conflict("This app is at work in another event loop", hint="Stop it there first.")
@@ -129,6 +173,7 @@ class Home:
             # A server that does not answer must not keep a program from ending.
             with suppress(TimeoutError):
                 await asyncio.wait_for(store.close(), CLOSING)
+        self._file = None
 
     def leave_thread(self) -> None:
         """Closes the store that sync calls opened in a thread of its own, and ends the thread. Blocks until then."""
@@ -144,6 +189,43 @@ class Home:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             self._loop = None
+
+    # ---- forks -------------------------------------------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Before a fork, closes a SQLite file that no call uses; the next call opens it again, on both sides. A file in
+        use stays open, and the child is refused it."""
+        if self._file is None or self._file.startswith(_MEMORY) or self._under_way:
+            return
+        if self._thread is not None:
+            if self._thread is not threading.current_thread():
+                self.leave_thread()
+        elif not self._lives() and not _has_loop():
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(self.close())
+            loop.close()
+
+    def after_fork(self, *kept: object) -> None:
+        """In the child: forgets the loop, the thread and the store, which are the parent's, as `kept` is."""
+        if self._file is not None:
+            _inherited.add(self._file)
+        _left.extend((self._store, self._opening, self._loop, *kept))
+        self._loop = self._thread = self._store = self._opening = self._file = None
+        self._guard = threading.Lock()
+        self._under_way = 0
+        self._pid = os.getpid()
+
+    def _notice_fork(self) -> None:
+        """A fork that was made past Python tells nobody."""
+        if self._pid != os.getpid():
+            self.after_fork()
+
+    def _file_of(self, store: Any) -> str | None:
+        """The SQLite file of a store; None where it has another database."""
+        driver = getattr(store, "driver", None)
+        if not isinstance(driver, SqliteDriver):
+            return None
+        return f"{_MEMORY} {id(self)}" if driver.path == _MEMORY else str(Path(driver.path).resolve())
 
     def refuse_inside_transaction(self) -> None:
         joining = transaction.current.get()
@@ -188,3 +270,23 @@ class Home:
         self._thread = threading.Thread(target=live, name="horae", daemon=True)
         self._thread.start()
         started.wait()
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _refused(file: str) -> Conflict:
+    if file.startswith(_MEMORY):
+        return Conflict(
+            "This process was forked, and a store in memory belongs to the process that opened it",
+            hint="Use a file or PostgreSQL, which both processes can open.",
+        )
+    return Conflict(
+        f"This process was forked while {file} was open in its parent, and SQLite cannot be used across a fork",
+        hint="Start the app after the fork, in each worker (docs/web-servers.md), or app.stop() before it.",
+    )

@@ -6,12 +6,14 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import tzinfo
 from functools import cached_property
 from types import TracebackType
 from typing import Any
 
 from horae.app.blocking import Blocking
 from horae.app.definitions import Definitions
+from horae.app.fork import follow
 from horae.app.home import Home
 from horae.app.loading import callables
 from horae.app.service import blocked_run
@@ -29,7 +31,7 @@ from horae.engine.tuning import SHUTDOWNS, Tuning, parse_tuning
 from horae.errors import Conflict, InvalidPolicy, StoreError, shown
 from horae.events import Stream
 from horae.logs import attach
-from horae.metrics import Metrics
+from horae.metrics import CLAIM, Metrics
 from horae.security.access import Kept
 from horae.store.port import Store
 
@@ -48,9 +50,11 @@ class Horae(Definitions):
         shutdown: str = "drain",
         defaults: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
+        timezone: str | tzinfo | None = None,
     ) -> None:
+        """`timezone`: the zone of schedules that name none, in code and in job files; UTC where it is left out."""
         make_store(store)  # says now what is wrong with the address; opens nothing
-        super().__init__(namespace, defaults)
+        super().__init__(namespace, defaults, timezone)
         self.url = store
         self.node = None if node is None else checked_name(node, "node name")
         self.slots = checked_slots(max_concurrent_jobs)
@@ -67,6 +71,7 @@ class Horae(Definitions):
         self._phase = "stopped"
         self._guard = threading.Lock()
         self._ending = threading.Lock()
+        follow(self)
 
     def _configure(self, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -156,7 +161,7 @@ class Horae(Definitions):
         self.home.settle_here()
         store = await self.home.store()
         tools = self.make_tools(store, simulated=host is not None)
-        self.registry.able(tools.abilities)
+        self.registry.able(*await tools.abilities())
         await self.register(store)
         engine = Engine(
             store,
@@ -208,6 +213,17 @@ class Horae(Definitions):
             finally:
                 self._phase = "stopped"
 
+    def before_fork(self) -> None:
+        """Closes a store that nothing uses, where a copy of it would do harm."""
+        if self._phase == "stopped":
+            self.home.rest()
+
+    def after_fork(self) -> None:
+        """In the child: an app that was never started. What its parent runs goes on there, and only there."""
+        engine = self.forget_engine()
+        self._guard, self._ending = threading.Lock(), threading.Lock()
+        self.home.after_fork(engine)
+
     def forget_engine(self) -> Engine | None:
         """For simulations: takes the engine away as a crash does."""
         engine, self.engine, self._phase = self.engine, None, "stopped"
@@ -234,7 +250,7 @@ class Horae(Definitions):
         try:
             totals = await self.home.call(lambda store: store.totals())
             waiting = await self.home.call(waiting_now)
-            self.metrics.set_totals(totals, Counter(str(run.waiting_for or "claim") for run in waiting))
+            self.metrics.set_totals(totals, Counter(str(run.waiting_for or CLAIM) for run in waiting))
         except StoreError:
             # What this node counted itself is worth reading all the same, then most of all.
             self.metrics.set_totals(None)

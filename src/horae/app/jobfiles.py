@@ -14,6 +14,7 @@ from horae.core.jobtable import check_job_file, read_job_file
 from horae.core.kronjob import job_from_krontab
 from horae.core.krontab import read_jobs
 from horae.core.lifecycle import JobState
+from horae.core.pause import Pause
 from horae.errors import InvalidDefinition, InvalidFile, InvalidJobFile, InvalidStatement, shown
 
 MOST_READ = 16 << 20
@@ -31,6 +32,8 @@ class FileJobs:
     """The jobs whose state the file says."""
     namespaces: frozenset[str] = frozenset({"default"})
     """Those that the file speaks for."""
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
+    """How long jobs are paused and why, where the file says it."""
     is_target: bool = False
     """Whether the operator named the file, or its folder, on the command line: then what lies beside it is trusted."""
 
@@ -61,10 +64,11 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def read_toml(path: Path, namespace: str) -> FileJobs:
-    """The jobs of a job file; `namespace` is for one that names none. Raises InvalidFile, InvalidJobFile."""
-    found = read_job_file(read_file(path), file=str(path), namespace=namespace)
-    return FileJobs(path, found.specs(), found.pools, found.stated, frozenset({found.namespace}))
+def read_toml(path: Path, namespace: str, timezone: str | None = None) -> FileJobs:
+    """The jobs of a job file; `namespace` and `timezone` are for one that names none. Raises InvalidFile,
+    InvalidJobFile."""
+    found = read_job_file(read_file(path), file=str(path), namespace=namespace, timezone=timezone)
+    return FileJobs(path, found.specs(), found.pools, found.stated, frozenset({found.namespace}), found.pauses)
 
 
 def faults_of(error: InvalidJobFile) -> tuple[InvalidJobFile, ...]:
@@ -115,9 +119,11 @@ def read_sql(path: Path, namespace: str) -> FileJobs:
 _READERS = {".kron": read_krontab, ".sql": read_sql}
 
 
-def read_jobs_of(path: Path, namespace: str) -> FileJobs:
-    """The jobs of a file, by its ending."""
-    return _READERS.get(path.suffix, read_toml)(path, namespace)
+def read_jobs_of(path: Path, namespace: str, timezone: str | None = None) -> FileJobs:
+    """The jobs of a file, by its ending. `timezone` is for a job file that names none: lines and statements are in UTC
+    then, wherever they are read."""
+    read = _READERS.get(path.suffix)
+    return read_toml(path, namespace, timezone) if read is None else read(path, namespace)
 
 
 def check_apart(files: Iterable[FileJobs], in_code: Iterable[str]) -> None:

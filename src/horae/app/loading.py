@@ -9,14 +9,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
 from horae.core.custom import Schedules
 from horae.core.needs import is_under
-from horae.errors import TaskNotFound, shown
+from horae.errors import TaskNotFound, shown, told
 
 Function = Callable[..., Any]
+
+UNGUARDED = 'Put what is for the command line alone under if __name__ == "__main__": in that module.'
+"""What to do about a module that ends the program when it is imported."""
+_INSTALL = "Install it where this node runs, or correct the path."
 
 
 def finder(allowed: Sequence[str]) -> Callable[[str], Schedules | None]:
@@ -29,14 +34,18 @@ def finder(allowed: Sequence[str]) -> Callable[[str], Schedules | None]:
         if module is None and is_under(module_name, allowed):
             try:
                 module = import_module(module_name)
-            except Exception:  # noqa: BLE001 - whatever its import raises, it is not here; `horae doctor` says so
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001 - SystemExit too: it is not here; `horae doctor` says so
                 return None
         found: object = module
         for part in name.split("."):
             found = getattr(found, part, None)
         try:
             made = found() if isinstance(found, type) else found
-        except Exception:  # noqa: BLE001 - as above
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - as above
             return None
         return made if isinstance(made, Schedules) else None
 
@@ -93,10 +102,19 @@ def _imported(
         missing = error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}."))
         if splits and missing and dot and is_under(outer, allowed) and not last.startswith("_"):
             return _imported(path, outer, [last, *attributes], allowed, splits=True)
-        reason = str(error)
-    except Exception as error:  # noqa: BLE001 - whatever its import raises, it is not to be had here
-        reason = f"{type(error).__name__}: {error}"
-    raise TaskNotFound(
-        f"The module of {shown(path)} cannot be imported here: {reason}",
-        hint="Install it where this node runs, or correct the path.",
-    )
+        reason, hint = str(error), _INSTALL
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - SystemExit too: one module must not end the jobs of all others
+        reason, hint = why_not_imported(error), UNGUARDED if isinstance(error, SystemExit) else _INSTALL
+    raise TaskNotFound(f"The module of {shown(path)} cannot be imported here: {reason}", hint=hint)
+
+
+def why_not_imported(error: BaseException) -> str:
+    """What an import raised, in words; of SystemExit, which module asked for the program's end."""
+    if not isinstance(error, SystemExit):
+        return f"{type(error).__name__}: {error}"
+    code = "" if error.code is None else shown(error.code) if isinstance(error.code, str) else told(error.code)
+    frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
+    who = f"module {frames[-1].f_globals.get('__name__')}" if frames else "it"
+    return f"{who} called sys.exit({code})"

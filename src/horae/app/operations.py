@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from horae.app.home import Home
 from horae.app.tools import Toolbox
@@ -13,10 +13,12 @@ from horae.control.commands import Commands, RunRef
 from horae.control.queries import Queries
 from horae.control.service import Kept, Service, as_user
 from horae.core.access import Principal
+from horae.core.duration import DurationLike
 from horae.core.lifecycle import RunState
 from horae.core.report import Report
-from horae.core.update import parse_update
+from horae.core.update import expected_versions, parse_update
 from horae.engine.tuning import checked_system
+from horae.errors import InvalidInput
 from horae.store.board import VersionRecord
 from horae.store.port import Defined, JobRecord, RunRecord
 
@@ -33,6 +35,7 @@ class Operations:
     home: Home
     toolbox: Toolbox
     namespace: str
+    timezone: str | None
     defaults: dict[str, Any]
 
     async def written(self) -> None:
@@ -82,7 +85,9 @@ class Operations:
         from horae.app.wanting import read_wanted
         from horae.control.planning import asked_plan, plan_changes
 
-        wanted = await asyncio.to_thread(read_wanted, definitions, namespace=self.namespace, defaults=self.defaults)
+        wanted = await asyncio.to_thread(
+            read_wanted, definitions, namespace=self.namespace, defaults=self.defaults, timezone=self.timezone
+        )
         asked = asked_plan(update_policy=update_policy, prune=prune, horizon=horizon, durations_from=durations)
         return await self.serve(lambda service: plan_changes(service, wanted, asked))
 
@@ -94,24 +99,76 @@ class Operations:
         prune: bool = False,
         reason: str | None = None,
         plan: str | None = None,
+        expected_version: int | Mapping[str, int] | None = None,
     ) -> Applied:
         """Makes the catalog say what definitions say, all of it or nothing; `plan` is the id of the plan that is meant,
-        if anything else is to be refused. Raises PlanMoved where the catalog changed meanwhile."""
+        if anything else is to be refused. Raises PlanMoved where the catalog changed meanwhile.
+
+        `expected_version` is the version that the change is meant for, 0 where the job must be new; of several jobs, a
+        mapping from their names. Raises VersionConflict where the catalog has another.
+        """
         from horae.app.wanting import read_wanted
         from horae.control.applying import apply_changes
         from horae.control.planning import asked_plan, plan_changes, without_looking
 
-        wanted = await asyncio.to_thread(read_wanted, definitions, namespace=self.namespace, defaults=self.defaults)
+        wanted = await asyncio.to_thread(
+            read_wanted, definitions, namespace=self.namespace, defaults=self.defaults, timezone=self.timezone
+        )
         asked = asked_plan(update_policy=update_policy, prune=prune)
+        expected = expected_versions(expected_version, [spec.name for spec in wanted.specs])
 
         async def planned_and_applied(service: Service) -> Applied:
             found = await plan_changes(service, wanted, without_looking(asked))
-            return await apply_changes(service, wanted, asked, found, named=plan, reason=reason)
+            return await apply_changes(
+                service, wanted, asked, found, named=plan, reason=reason, expected=expected
+            )  # fmt: skip
 
         return await self.serve(planned_and_applied)
 
-    async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef:
-        return await self._command(lambda commands: commands.trigger(name, payload, key))
+    @overload
+    async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef: ...
+
+    @overload
+    async def trigger(
+        self, name: str, payload: Any = None, key: str | None = None, *, wait: Literal[False]
+    ) -> RunRef: ...
+
+    @overload
+    async def trigger(
+        self,
+        name: str,
+        payload: Any = None,
+        key: str | None = None,
+        *,
+        wait: Literal[True],
+        timeout: DurationLike | None = None,
+    ) -> Report: ...
+
+    async def trigger(
+        self,
+        name: str,
+        payload: Any = None,
+        key: str | None = None,
+        wait: bool = False,  # noqa: FBT001, FBT002 - the contract's
+        timeout: DurationLike | None = None,
+    ) -> RunRef | Report:
+        """A run now, beside the schedule; its id. With `wait`, its report once it has ended, as `wait` has it."""
+        if timeout is not None and not wait:
+            raise InvalidInput("A timeout is for waiting, and wait is False", hint="Write: trigger(…, wait=True, …).")
+        run = await self._command(lambda commands: commands.trigger(name, payload, key))
+        return await self.wait(run, timeout) if wait else run
+
+    async def trigger_many(self, requests: Iterable[Sequence[Any]]) -> tuple[RunRef, ...]:
+        """Runs of several jobs, each `(name, payload, key)`, all of them or none, in one transaction; in that order.
+
+        await app.trigger_many([("mail", {"to": 1}, "mail-1"), ("mail", {"to": 2}, "mail-2")])
+        """
+        return await self._command(lambda commands: commands.trigger_many(requests))
+
+    async def wait(self, run_id: str, timeout: DurationLike | None = None) -> Report:
+        """The report of a run, once it has ended: `report.state` says how. Some node must run it: an app that was not
+        started runs nothing. Raises WaitExpired where it has not ended after `timeout`, RunNotFound."""
+        return await self._query(lambda queries: queries.wait(run_id, timeout))
 
     async def pause(self, name: str, until: datetime | None = None, note: str | None = None) -> None:
         await self._command(lambda commands: commands.pause(name, until, note))

@@ -41,7 +41,7 @@ def subjects_at(targets: Sequence[str], find: Find) -> list[Subject]:
     wanted: Wanted = wanted_by(loaded.app)
     anew: dict[str, _Anew] = {}
     for path in loaded.files:
-        anew |= {each.name: each for each in _reread(path, find)}
+        anew |= {each.name: each for each in _reread(path, find, loaded.app.timezone)}
     return [_subject(wanted_subject(spec, wanted.defaults), anew.get(spec.name)) for spec in wanted.specs]
 
 
@@ -77,9 +77,9 @@ def _subject(subject: Subject, anew: _Anew | None) -> Subject:
     return replace(subject, reread=Reread(anew.schedule, tuple(anew.zones)), times=tuple(anew.times))
 
 
-def _reread(path: Path, find: Find) -> Iterator[_Anew]:
+def _reread(path: Path, find: Find, timezone: str | None) -> Iterator[_Anew]:
     readers = {".sql": _statements, ".kron": _nothing}
-    for name, read in readers.get(path.suffix, _tables)(path):
+    for name, read in readers.get(path.suffix, _tables)(path, timezone):
         found = _Anew(name, find)
         try:
             found.schedule = read(found)
@@ -92,7 +92,7 @@ _Jobs = Iterator[tuple[str, Callable[[_Anew], Schedule | None]]]
 """The jobs of a file, and how the schedule of each is read."""
 
 
-def _nothing(path: Path) -> _Jobs:
+def _nothing(path: Path, timezone: str | None) -> _Jobs:
     """A line of a krontab has no times."""
     return iter(())
 
@@ -100,16 +100,18 @@ def _nothing(path: Path) -> _Jobs:
 # ---- jobs.toml -------------------------------------------------------------------------------------------------------
 
 
-def _tables(path: Path) -> _Jobs:
-    for name, table in tomllib.loads(read_file(path)).get("jobs", {}).items():
-        yield name, partial(_of_table, table)
+def _tables(path: Path, timezone: str | None) -> _Jobs:
+    data = tomllib.loads(read_file(path))
+    otherwise = data.get("defaults", {}).get("timezone", timezone)
+    for name, table in data.get("jobs", {}).items():
+        yield name, partial(_of_table, table, otherwise)
 
 
-def _of_table(table: Mapping[str, Any], anew: _Anew) -> Schedule | None:
+def _of_table(table: Mapping[str, Any], otherwise: str | None, anew: _Anew) -> Schedule | None:
     if "schedule" in table:
         return None
     parts = table.get("schedules", [table])
-    found = [_of_part(anew, part, part.get("timezone", table.get("timezone"))) for part in parts]
+    found = [_of_part(anew, part, part.get("timezone", table.get("timezone", otherwise))) for part in parts]
     return Union(tuple(found)) if len(found) > 1 else found[0]
 
 
@@ -131,7 +133,7 @@ def _of_part(anew: _Anew, part: Mapping[str, Any], named: str | None) -> Schedul
 # ---- SQL -------------------------------------------------------------------------------------------------------------
 
 
-def _statements(path: Path) -> _Jobs:
+def _statements(path: Path, timezone: str | None) -> _Jobs:
     # Imported here: nearly nobody's jobs are written so, and the grammar takes its time.
     from horae.ddl.parsing import parse
     from horae.ddl.statements import CreateJob

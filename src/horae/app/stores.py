@@ -46,7 +46,9 @@ def make_driver(url: str, *, clock: Callable[[], datetime] | None = None) -> Dri
             )
         # Imported here: SQLite users need no PostgreSQL driver.
         from horae.store.postgres.driver import PostgresDriver
+        from horae.store.postgres.failures import check_address
 
+        check_address(url)
         return PostgresDriver(url, clock=clock)
     raise InvalidStoreUrl(f"Invalid store {shown(url)}: unknown kind", hint=f"Known forms: {_FORMS}.")
 

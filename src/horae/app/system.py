@@ -12,6 +12,7 @@ _SAID = {
     "heartbeat": "Seconds between two signs of life of a node",
     "spacing": "Seconds between two looks for cancellations, at the least",
     "late_after": "Seconds after which a heartbeat is so late that a node stops its tasks",
+    "take_over_after": "Seconds of silence after which others take over the runs of a node",
     "reap_every": "Seconds between two looks for runs past their time limit",
     "sweep_every": "Seconds between two looks for runs that wait without need",
     "handler_grace": "Seconds that no live node has to have had a handler before it counts as gone",

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from horae.app.horae import Horae
-from horae.app.jobfiles import FileJobs, read_jobs_of
+from horae.app.jobfiles import FileJobs
+from horae.app.loading import UNGUARDED, why_not_imported
 from horae.config import Configuration
 from horae.core.shape import did_you_mean
 from horae.errors import HoraeError, InvalidDefinition, InvalidFile, InvalidInput, shown
@@ -56,7 +57,7 @@ class Loaded:
         """Every file as it is now, those too that the app's code names. Raises what is wrong with the first bad one."""
         targets = {path.absolute(): path for path in files_of(self._places)}
         paths = {path.absolute(): path for path in self._own} | targets
-        read = (replace(read_jobs_of(path, self.app.namespace), is_target=at in targets) for at, path in paths.items())
+        read = (replace(self.app.read_jobs_of(path), is_target=at in targets) for at, path in paths.items())
         return tuple(read)
 
     async def reload(self) -> Reloaded:
@@ -184,14 +185,16 @@ def _module(name: str, target: str) -> Any:
     except HoraeError:
         # It is about a definition in that module, and says so better than we could.
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _unimportable(target, error) from error
 
 
-def _unimportable(target: str, error: Exception) -> InvalidDefinition:
+def _unimportable(target: str, error: BaseException) -> InvalidDefinition:
     return InvalidDefinition(
-        f"Target {shown(target)} cannot be imported: {type(error).__name__}: {error}",
-        hint="Run python -c 'import …' for the whole traceback.",
+        f"Target {shown(target)} cannot be imported: {why_not_imported(error)}",
+        hint=UNGUARDED if isinstance(error, SystemExit) else "Run python -c 'import …' for the whole traceback.",
     )
 
 
@@ -201,8 +204,10 @@ def _made(factory: Any, target: str) -> Any:
         return factory()
     except HoraeError:
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise InvalidInput(
-            f"Target {shown(target)}, called to make the app, failed: {type(error).__name__}: {error}",
+            f"Target {shown(target)}, called to make the app, failed: {why_not_imported(error)}",
             hint="It is called without arguments, and returns a Horae.",
         ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from horae.core import ids
@@ -18,9 +19,6 @@ from horae.store.port import JobRecord, Store
 
 if TYPE_CHECKING:
     from horae.app.horae import Horae
-
-LOOK_EVERY = 30.0
-"""Seconds after which a ticker that hears nothing looks whether its job is still what it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +79,39 @@ class Ticker:
         return [] if schedule is None else list(schedule.between(aware(start, "start"), aware(end, "end")))
 
     async def __aiter__(self) -> AsyncIterator[Tick]:
-        """Ticks at every slot from now on while the job is enabled; ends when its schedule does, or it is dropped."""
-        after: datetime | None = None
+        """Ticks at every slot from now on while the job is enabled; ends when its schedule does, or it is dropped. In a
+        simulation it also ends with the simulation."""
+        home = self._app.home
+        tick: Tick | None = None
+        while self._app.home is home:
+            tick = await home.wait_for(partial(self._next, None if tick is None else tick.scheduled_time))
+            if tick is None:
+                return
+            yield tick
+
+    async def _next(self, after: datetime | None) -> Tick | None:
+        """The tick of the first slot after `after` (None: after now), once it has come; None where no more will."""
         while True:
             try:
                 job = await self._app.get_job(self.name)
             except JobNotFound:
                 if after is None:
                     raise
-                return
+                return None
             now, seen = await self._app.home.call(_moment)
             after = now if after is None else after
             schedule = job.schedule
             slot = None if schedule is None else schedule.next(after)
             if slot is None:
-                return
+                return None
             if slot > now:
-                wait = min((slot - now).total_seconds(), LOOK_EVERY)
+                wait = min((slot - now).total_seconds(), self._app.home.look_every)
                 await self._app.home.call(lambda store, seen=seen, wait=wait: store.changed(seen, wait))  # type: ignore[misc]  # bound
                 continue
             after = slot
             if job.state is JobState.ENABLED:
                 run_id = ids.run_id(ids.job_uuid(self.name), slot)
-                yield Tick(self.name, run_id, slot, now, await self._last_run(slot))
+                return Tick(self.name, run_id, slot, now, await self._last_run(slot))
 
     async def _last_run(self, before: datetime) -> datetime | None:
         runs = await self._app.runs(job=self.name, limit=20)

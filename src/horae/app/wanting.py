@@ -37,7 +37,8 @@ def wanted_by(app: Definitions, modules: Sequence[str] = ()) -> Wanted:
         replace(spec, schedule=loaded(spec.schedule, find)) if isinstance(spec.schedule, Custom | Union) else spec
         for spec in specs
     ]
-    return Wanted(tuple(specs), app.pools, frozenset(namespaces), stated, app.defaults)
+    pauses = {name: pause for each in files for name, pause in each.pauses.items()}
+    return Wanted(tuple(specs), app.pools, frozenset(namespaces), stated, app.defaults, pauses)
 
 
 def wanted_at(targets: Sequence[str]) -> Wanted:
@@ -66,9 +67,11 @@ def places_at(targets: Sequence[str], names: Collection[str]) -> dict[str, str]:
     return found
 
 
-def read_wanted(definitions: Any, *, namespace: str, defaults: Mapping[str, Any]) -> Wanted:
-    """What a program gives to an app of that namespace and those defaults. Raises InvalidInput for what is none, and
-    what is wrong with a file."""
+def read_wanted(
+    definitions: Any, *, namespace: str, defaults: Mapping[str, Any], timezone: str | None = None
+) -> Wanted:
+    """What a program gives to an app of that namespace, those defaults and that zone. Raises InvalidInput for
+    what is none, and what is wrong with a file."""
     from horae.app.definitions import Definitions
 
     if isinstance(definitions, Wanted):
@@ -76,24 +79,24 @@ def read_wanted(definitions: Any, *, namespace: str, defaults: Mapping[str, Any]
     if isinstance(definitions, Definitions):
         return wanted_by(definitions)
     if isinstance(definitions, str | Path):
-        return _at_place(definitions, namespace, defaults)
+        return _at_place(definitions, namespace, defaults, timezone)
     if isinstance(definitions, Sequence) and definitions and all(isinstance(each, str | Path) for each in definitions):
-        return _of_files([Path(each) for each in definitions], namespace, defaults)
+        return _of_files([Path(each) for each in definitions], namespace, defaults, timezone)
     if isinstance(definitions, Mapping | JobSpec | Sequence) and not isinstance(definitions, bytes):
-        return wanted_of(definitions, namespace=namespace, defaults=defaults)
+        return wanted_of(definitions, namespace=namespace, defaults=defaults, timezone=timezone)
     raise InvalidInput(f"{shown(definitions)} are no definitions", hint=_HINT)
 
 
-def _at_place(place: str | Path, namespace: str, defaults: Mapping[str, Any]) -> Wanted:
+def _at_place(place: str | Path, namespace: str, defaults: Mapping[str, Any], timezone: str | None) -> Wanted:
     if isinstance(place, str) and ":" in place and not Path(place).exists():
         return wanted_at([place])
-    return _of_files([Path(place)], namespace, defaults)
+    return _of_files([Path(place)], namespace, defaults, timezone)
 
 
-def _of_files(places: Sequence[Path], namespace: str, defaults: Mapping[str, Any]) -> Wanted:
+def _of_files(places: Sequence[Path], namespace: str, defaults: Mapping[str, Any], timezone: str | None) -> Wanted:
     from horae.app.targets import files_of
 
-    found: list[FileJobs] = [read_jobs_of(path, namespace) for path in files_of(places)]
+    found: list[FileJobs] = [read_jobs_of(path, namespace, timezone) for path in files_of(places)]
     check_apart(found, ())
     return Wanted(
         tuple(spec for each in found for spec in each.specs),
@@ -101,4 +104,5 @@ def _of_files(places: Sequence[Path], namespace: str, defaults: Mapping[str, Any
         frozenset[str]().union(*(each.namespaces for each in found)),
         frozenset[str]().union(*(each.stated for each in found)),
         defaults,
+        {name: pause for each in found for name, pause in each.pauses.items()},
     )

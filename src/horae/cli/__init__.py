@@ -26,7 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return offer(given[1:])
     parsed = build_parser(given).parse_args(given)
-    screen = Screen(as_json=parsed.json)
+    if parsed.run is None or getattr(parsed, "action", "") is None:
+        # No command, or a group of commands without one of them.
+        parsed.shows.print_help()
+        return 0
+    screen = Screen(as_json=parsed.json, timezone=getattr(parsed, "timezone", None))
     try:
         code: int = parsed.run(parsed, screen)
         screen.flush()

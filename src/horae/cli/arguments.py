@@ -32,6 +32,15 @@ _MIGRATE_EXAMPLES = """examples:
 """
 
 
+_BACKUP_EXAMPLES = """examples:
+  horae backup horae-monday.db
+  horae backup /backup/horae.db --store sqlite:////var/lib/horae/horae.db --force
+"""
+_RESTORE_EXAMPLES = """example:
+  horae restore horae-monday.db --store sqlite:////var/lib/horae/horae.db
+"""
+
+
 def build_parser(given: Sequence[str] | None = None) -> Parser:
     """The whole command line; or, of the words that were `given`, as much of it as they could ask for."""
     wanted = None if given is None else next((word for word in given if not word.startswith("-")), "")
@@ -41,11 +50,13 @@ def build_parser(given: Sequence[str] | None = None) -> Parser:
         epilog="Run 'horae COMMAND --help' for a command's arguments and examples.",
     )
     parser.add_argument("--version", action="version", version=f"horae {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    parser.set_defaults(run=None, json=False, shows=parser)
+    commands = parser.add_subparsers(metavar="COMMAND")
     _add_next(commands)
     _add_explain(commands)
     _add_lint(commands)
     _add_migrate(commands)
+    _add_backup(commands)
     add_definition_commands(commands)
     add_service_commands(commands)
     add_groups(commands, wanted)
@@ -97,3 +108,18 @@ def _add_migrate(commands: Commands[Parser]) -> None:
     added = command(commands, "migrate", summary, _MIGRATE_EXAMPLES)
     add_store(added, user=False, server=False)
     added.add_argument("--dry-run", action="store_true", help="say what would be done and change nothing")
+
+
+def _add_backup(commands: Commands[Parser]) -> None:
+    summary = "Copy an SQLite catalog into a file, while nodes work on it; checked before it gets its name."
+    added = command(commands, "backup", summary, _BACKUP_EXAMPLES)
+    added.add_argument("file", type=file_name, help="the file to write")
+    added.add_argument("--force", action="store_true", help="overwrite a file that is there")
+    add_store(added, user=False, server=False)
+    added.set_defaults(restores=False)
+    summary = "Put a backup in the place of an SQLite catalog. Every process on it must have been stopped."
+    added = command(commands, "restore", summary, _RESTORE_EXAMPLES, module="backup")
+    added.add_argument("file", type=file_name, help="a file that horae backup wrote")
+    added.add_argument("--force", action="store_true", help="do not keep the catalog that is there beside it")
+    add_store(added, user=False, server=False)
+    added.set_defaults(restores=True)

@@ -1,4 +1,4 @@
-"""What must never be an argument: passwords and secrets, asked for without showing them or read from standard input."""
+"""What somebody is asked for: passwords and secrets, never shown; and whether something is really to be done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import sys
 from getpass import getpass
 
 from horae.cli import files
-from horae.errors import InvalidInput
+from horae.errors import Conflict, InvalidInput
+
+
+def confirm(question: str, *, yes: bool, as_json: bool) -> None:
+    """Asks on a terminal; elsewhere, and with JSON, `yes` must have been said. Raises Conflict where it was not."""
+    if yes:
+        return
+    if as_json or sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise Conflict("Nobody can be asked here, and this cannot be undone", hint="Say --yes to have it done.")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Conflict("Nothing was done", hint="Answer y to have it done.")
 
 
 def hidden(what: str, *, lines: bool = False) -> str:

@@ -77,6 +77,12 @@ def places() -> list[Place]:
     return found
 
 
+def inner_commands(parser: argparse.ArgumentParser) -> list[str]:
+    """The words of the commands that stand inside groups: `job list`."""
+    _, groups = _read("", parser)
+    return [path for name, group in groups for path, _ in _read(name, group)[1]]
+
+
 def _read(path: str, parser: argparse.ArgumentParser) -> tuple[Place, list[tuple[str, argparse.ArgumentParser]]]:
     commands: list[tuple[str, str]] = []
     options: list[Option] = []
@@ -88,6 +94,8 @@ def _read(path: str, parser: argparse.ArgumentParser) -> tuple[Place, list[tuple
             summaries = {each.dest: each.help or "" for each in action._choices_actions}  # noqa: SLF001 - as above
             commands += [(name, summaries.get(name, "")) for name in action.choices]
             inner += [(f"{path} {name}".strip(), each) for name, each in action.choices.items()]
+        elif action.option_strings and action.help == argparse.SUPPRESS:
+            continue
         elif action.option_strings:
             options.append(Option(tuple(action.option_strings), _summary(action), _takes(action), _kind(action)))
         else:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from horae.cli.parsing import Commands, Parser, add_store, command, counted, file_name, job_name
+from horae.cli.parsing import Commands, Parser, add_concurrency, add_store, command, counted, file_name, job_name
 
 _SIMULATE_EXAMPLES = """examples:
   horae simulate                            the catalog's jobs, from now on for a day
   horae simulate jobs.toml --from 2027-03-01 --to 7d --html week.html
   horae simulate jobs.toml --over           the catalog as it would be with the file
-  horae simulate --jobs 'etl-*,reports' --durations 5m --slots 10
+  horae simulate --jobs 'etl-*,reports' --durations 5m --concurrency 10
 
 Nothing of yours is run and nothing is written: each task is a stand-in that takes the time its job took before.
 The same seed and the same jobs give the same answer.
@@ -119,7 +119,7 @@ def _add_simulate(commands: Commands[Parser]) -> None:
         default="none",
         help="whether as many fail as did before (default none)",
     )
-    added.add_argument("--slots", metavar="N", type=counted(1, 1_000_000), help="runs at once (default 50)")
+    add_concurrency(added)
     added.add_argument("--html", metavar="FILE", type=file_name, help="write a page with pictures, all in one file")
     added.add_argument(
         "--no-suggestions", dest="suggestions", action="store_false", help="look for no windows that flatten peaks"

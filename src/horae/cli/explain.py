@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from horae.cli import files
-from horae.control.preview import explain_slot, explanation_dict, find_job, read_time
+from horae.control.preview import clauses_text, explain_slot, explanation_dict, find_job, narrow_note, read_time
 from horae.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS = 12
+_INSTEAD = "horae apply {} defines its jobs; then horae job explain NAME."
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
-    job = find_job(files.read_text(arguments.file), arguments.job, file=arguments.file)
+    job = find_job(files.read_krontab(arguments.file, _INSTEAD), arguments.job, file=arguments.file)
     moment = files.now()
     if arguments.at is None:
         at = job.schedule.next(moment)
@@ -30,6 +31,9 @@ def run(arguments: Namespace, screen: Screen) -> int:
         "description": job.schedule.describe(),
         "suspended": job.suspend,
     }
+    note = narrow_note(job, moment)
+    if note is not None:
+        trace["note"] = note
     screen.data(trace)
     show(screen, trace)
     return 0
@@ -43,6 +47,8 @@ def show(screen: Screen, trace: dict[str, Any]) -> None:
         screen.line(f"  {screen.style(warning, 'yellow')}")
     if trace.get("suspended"):
         screen.line(f"  {screen.style('suspended: nothing runs until it is resumed', 'yellow')}")
+    if trace.get("note"):
+        screen.line(f"  {screen.style(trace['note'], 'yellow')}")
     params = ", ".join(f"{key}={value}" for key, value in trace["distribution"]["params"].items())
     for label, value in (
         ("nominal", f"{trace['nominal_time']}  ({trace['nominal_local']})"),
@@ -64,7 +70,7 @@ def show(screen: Screen, trace: dict[str, Any]) -> None:
             str(each["attempt"]),
             f"{each['draw']:.6f}" if trace["window_seconds"] else "-",
             each["local"],
-            "accepted" if each["accepted"] else f"rejected: {each['objection']}",
+            _verdict(each),
         ]
         for each in trace["candidates"]
     ]
@@ -79,9 +85,11 @@ def show(screen: Screen, trace: dict[str, Any]) -> None:
         screen.line(f"  starts at {screen.style(trace['chosen_time'], 'green', 'bold')}")
 
 
+def _verdict(candidate: dict[str, Any]) -> str:
+    if not candidate["accepted"]:
+        return f"rejected: {candidate['objection']}"
+    return "accepted" if not candidate["is_picked"] else "exact: picked among the allowed seconds"
+
+
 def _constraints(constraints: dict[str, Any]) -> list[tuple[str, str]]:
-    return [
-        (side, "; ".join(f"{kind}={text}" for kind, text in clauses.items()))
-        for side in ("only", "avoid")
-        for clauses in constraints.get(side, ())
-    ]
+    return [(side, clauses_text(clauses)) for side in ("only", "avoid") for clauses in constraints.get(side, ())]

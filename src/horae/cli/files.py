@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from argparse import Namespace
 from datetime import UTC, datetime
@@ -12,6 +13,14 @@ from horae.errors import InvalidFile, InvalidInput, NotFound, shown
 
 LARGEST_FILE = 16 * 1024 * 1024
 DEFAULT_STORE = "sqlite:///horae.db"
+INSECURE = "HORAE_INSECURE"
+"""Whether a token may go over plain http to another machine."""
+_NO = frozenset({"", "0", "false", "no", "off", "f", "n"})
+
+
+def is_on(variable: str) -> bool:
+    """Whether a variable of the environment says yes: anything but nothing, 0, false, no and off."""
+    return os.environ.get(variable, "").strip().lower() not in _NO
 
 
 def store_url(arguments: Namespace) -> str:
@@ -91,6 +100,16 @@ def read_text(name: str) -> str:
         raise InvalidFile(f"Cannot read {shown(name)}: not UTF-8 at byte {error.start}") from error
 
 
+def read_krontab(name: str, instead: str) -> str:
+    """The text of a krontab. Raises InvalidFile for a job file, with `instead`: the command that reads it."""
+    if name.endswith(".toml"):
+        raise InvalidFile(
+            f"{shown(name)} is a job file, and this command reads krontabs",
+            hint=instead.replace("{}", shlex.quote(name)),
+        )
+    return read_text(name)
+
+
 def write_new(name: str, text: str) -> None:
     """Writes a file that is not there yet; an existing one is never touched."""
     try:
@@ -104,7 +123,7 @@ def write_new(name: str, text: str) -> None:
 
 def looks_like_file(name: str) -> bool:
     """Whether a target names a file rather than a schedule: no cron expression ends so or exists on disk."""
-    if name == "-" or name.endswith((".kron", ".krontab")):
+    if name == "-" or name.endswith((".kron", ".krontab", ".toml")):
         return True
     try:
         return "\0" not in name and Path(name).is_file()

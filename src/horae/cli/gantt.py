@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from horae.cli.files import now
 from horae.cli.rows import harmless
 from horae.cli.screen import shortened
+from horae.cli.time_text import length_text
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
@@ -44,8 +45,8 @@ def draw(screen: Screen, report: Report) -> None:
         told = name
         took = max(0.0, (_end(each) - _time(each.started_at)).total_seconds())
         state = screen.state(each.state)
-        screen.line(f"  {label:<{names}}  {each.number}  {bar}{rest}  {_seconds(took)} {state}")
-    screen.line(f"  {'':<{names}}     {'0':<{room - len(_seconds(span))}}{_seconds(span)}")
+        screen.line(f"  {label:<{names}}  {each.number}  {bar}{rest}  {length_text(took)} {state}")
+    screen.line(f"  {'':<{names}}     {'0':<{room - len(length_text(span))}}{length_text(span)}")
 
 
 def _end(attempt: Attempt) -> datetime:
@@ -54,13 +55,3 @@ def _end(attempt: Attempt) -> datetime:
 
 def _time(text: str | None) -> datetime:
     return datetime.fromisoformat(text or "")
-
-
-def _seconds(length: float) -> str:
-    if length < 10:
-        return f"{length:.2g} s" if length < 1 else f"{length:.1f} s"
-    minutes, seconds = divmod(round(length), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02} m"
-    return f"{minutes} m {seconds:02} s" if minutes else f"{seconds} s"

@@ -8,6 +8,7 @@ from horae.cli.parsing import (
     Parser,
     action,
     add_store,
+    add_timezone,
     add_watch,
     command,
     counted,
@@ -56,7 +57,8 @@ def add_groups(commands: Commands[Parser], wanted: str | None) -> None:
         added = command(commands, name, summary, module=module)
         if wanted is None or wanted == name:
             added.set_defaults(group=name)
-            add_actions(added.add_subparsers(metavar="ACTION", required=True, dest="action"))
+            added.set_defaults(shows=added)
+            add_actions(added.add_subparsers(metavar="ACTION", dest="action"))
     _add_completion(commands)
 
 
@@ -66,6 +68,7 @@ def _add_sql(commands: Commands[Parser]) -> None:
     added.add_argument("--file", metavar="FILE", type=file_name, help="the statements of a file ('-': standard input)")
     added.add_argument("--each", action="store_true", help="each statement is a transaction of its own")
     add_store(added)
+    add_timezone(added)
 
 
 def _add_job(actions: Commands[Parser]) -> None:
@@ -79,6 +82,8 @@ def _add_job(actions: Commands[Parser]) -> None:
     added = _job(action(actions, "trigger", "Run a job now, beside its schedule."))
     added.add_argument("--payload", metavar="JSON", help="what the run is given instead of the job's own payload")
     added.add_argument("--key", metavar="KEY", help="the same key is answered with the same run, however often")
+    added.add_argument("--wait", action="store_true", help="until the run has ended; exit code 1 unless it completed")
+    added.add_argument("--timeout", metavar="LENGTH", help="with --wait: no longer than this, such as 5m")
     added = _job(action(actions, "reschedule", "Move a job's next run, and no other."))
     added.add_argument("at", help=_TIMES)
     added = _job(action(actions, "backfill", "Make runs for past slots that have none, the oldest first."))
@@ -91,6 +96,7 @@ def _add_job(actions: Commands[Parser]) -> None:
     added.add_argument("--policy", metavar="POLICY", help=POLICIES)
     added = _job(action(actions, "drop", "Drop a job, and its history with it."))
     added.add_argument("--keep-history", action="store_true", help="keep its runs")
+    added.add_argument("--yes", action="store_true", help="do not ask; without a terminal, nobody can be asked")
 
 
 def _add_job_reading(actions: Commands[Parser]) -> None:
@@ -137,7 +143,7 @@ def _add_run(actions: Commands[Parser]) -> None:
     added = _run(action(actions, "show", "Show one run: every task, every attempt, when, and what went wrong."))
     add_watch(added)
     added = action(actions, "output", "Show what a run's attempts printed.")
-    added.add_argument("id", type=run_id, help="the id of a run, or of one attempt")
+    added.add_argument("id", type=run_id, help="the id of a run, or enough of its beginning, or the id of one attempt")
     added.add_argument("--task", metavar="NAME", help="only this task's attempts")
     added.add_argument("--follow", "-f", action="store_true", help="go on as more is printed, until the run has ended")
     added = _run(action(actions, "cancel", "End a run that has not started; ask one that runs to stop."))
@@ -164,7 +170,7 @@ def _job(added: Parser) -> Parser:
 
 
 def _run(added: Parser) -> Parser:
-    added.add_argument("id", type=run_id, help="the run's id")
+    added.add_argument("id", type=run_id, help="the run's id, or enough of its beginning")
     return added
 
 

@@ -5,29 +5,26 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from horae.cli.asking import confirm
 from horae.cli.opening import Catalog, opened, plain
 from horae.cli.rows import counted, harmless, show_rows
-from horae.cli.run import list_runs, show_runs
-from horae.cli.screen import STRIP, strip_of
+from horae.cli.run import list_runs, show_runs, wait_for
+from horae.cli.screen import STRIP, legend_of, strip_of
+from horae.cli.suggestion import suggesting
 from horae.cli.times import typed_time
 from horae.cli.versions import roll_back, show_diff, show_version
 from horae.cli.watch import watched
-from horae.errors import Conflict, InvalidInput, shown
+from horae.control.queries import wait_seconds
+from horae.errors import AccessDenied, Conflict, InvalidInput, shown
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
     from horae.desk.shapes import Job, JobPage, WholeJob
 
-_LIST = {
-    "job": "name",
-    "state": "state",
-    "next run": "next_run_time",
-    "schedule": "schedule",
-    "owner": "owner",
-    "version": "version",
-}
+_COLUMNS = ("job", "state", "next run", "latest", "at", "schedule", "owner", "version")
 _FEW = 5
 """Runs that are shown with their job."""
 _STRIP = 10
@@ -38,12 +35,11 @@ _FORMS = {"sql": "in SQL", "toml": "in jobs.toml", "krontab": "as a krontab line
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
-    with opened(arguments) as catalog:
+    with opened(arguments) as catalog, suggesting(catalog):
         drawing = _DRAWN.get(arguments.action)
         if drawing is not None:
             return watched(arguments, screen, catalog, lambda drawn: drawing(arguments, drawn, catalog))
-        _ACTIONS[arguments.action](arguments, screen, catalog)
-    return 0
+        return _ACTIONS[arguments.action](arguments, screen, catalog) or 0
 
 
 # ---- lists -----------------------------------------------------------------------------------------------------------
@@ -58,10 +54,29 @@ def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
     if screen.as_json:
         return
     if jobs:
-        rows = [[*(getattr(job, key) for key in _LIST.values()), strip_of(screen, _states(job))] for job in jobs]
-        show_rows(screen, [*_LIST, "latest"], rows, styles={"latest": STRIP, "job": "bold"})
+        rows = [_cells(screen, job) for job in jobs]
+        show_rows(screen, _COLUMNS, rows, styles={"latest": STRIP, "job": "bold"})
+        legend = legend_of(screen, {state for job in jobs for state in _states(job)})
+        if legend:
+            screen.line(f"  {screen.style('latest:', 'dim')} {legend}")
+    for job in jobs:
+        if job.fault is not None:
+            screen.line(f"{harmless(job.name)}: its definition cannot be read: {harmless(job.fault)}")
     of = f" of {last.total}" if last.total > len(jobs) else ""
     screen.line(screen.style(f"({counted(len(jobs), 'job')}{of})", "dim"))
+
+
+def _cells(screen: Screen, job: Job) -> list[Any]:
+    return [
+        job.name,
+        job.state,
+        screen.clock.distance(job.next_run_time),
+        strip_of(screen, _states(job)),
+        job.next_run_time,
+        job.schedule,
+        job.owner,
+        job.version,
+    ]
 
 
 def _pages(arguments: Namespace, screen: Screen, catalog: Catalog) -> tuple[list[Job], JobPage]:
@@ -94,7 +109,7 @@ def _states(job: Job) -> list[str]:
 
 
 def _runs(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    show_runs(screen, list_runs(catalog, arguments, arguments.name))
+    show_runs(screen, list_runs(catalog, arguments, screen.clock, arguments.name))
 
 
 def _versions(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
@@ -134,22 +149,28 @@ def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
     screen.line(
         screen.style(harmless(job.name), "bold") + (f"  {harmless(job.description)}" if job.description else "")
     )
+    clock = screen.clock
     schedule = "none: it runs only when somebody asks"
-    if job.schedule is not None:
+    if job.fault is not None:
+        schedule = f"its definition cannot be read: {job.fault}"
+    elif job.schedule is not None:
         schedule = f"{job.schedule}: {job.schedule_description} ({job.timezone})"
     for label, value in (
         ("state", _state(screen, job)),
         ("schedule", harmless(schedule)),
-        ("next run", job.next_run_time or "-"),
-        *(("succession", f"slots up to {each.until} are still those of version {each.version}") for each in job.former),
-        ("moved", f"the run of {job.moved.slot} to {job.moved.to}" if job.moved else None),
+        ("next run", clock.both(job.next_run_time) or "-"),
+        *(
+            ("succession", f"slots up to {clock.text(each.until)} are still those of version {each.version}")
+            for each in job.former
+        ),
+        ("moved", f"the run of {clock.text(job.moved.slot)} to {clock.both(job.moved.to)}" if job.moved else None),
         ("depends on", harmless(", ".join(job.depends_on))),
         ("needed by", harmless(", ".join(job.dependents))),
         ("tags", harmless(", ".join(job.tags))),
         ("owner", harmless(job.owner)),
         ("runs as", harmless(job.run_as or "")),
-        ("version", f"{job.version}, of {job.updated_at}"),
-        ("created", f"{job.created_at} by {harmless(job.created_by)}"),
+        ("version", f"{job.version}, of {clock.both(job.updated_at)}"),
+        ("created", f"{clock.both(job.created_at)} by {harmless(job.created_by)}"),
     ):
         if value:
             screen.line(f"  {screen.style(f'{label:<11}', 'dim')} {value}")
@@ -186,18 +207,18 @@ def _show_form(form: str, screen: Screen, job: WholeJob) -> None:
 
 
 def _state(screen: Screen, job: WholeJob) -> str:
-    until = f" until {job.paused_until}" if job.paused_until else ""
+    until = f" until {screen.clock.both(job.paused_until)}" if job.paused_until else ""
     note = f" ({harmless(job.pause_note)})" if job.pause_note else ""
     return f"{screen.state(job.state)}{until}{note}"
 
 
 def _explain(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    at = None if arguments.at is None else typed_time(catalog, arguments.at, "--at", arguments.name)
+    at = None if arguments.at is None else typed_time(catalog, screen.clock, arguments.at, "--at", arguments.name)
     found = catalog.call("explain_job", name=arguments.name, at=at)
     screen.data(plain(found))
     widest = max((len(step) for step, _ in found.steps), default=0)
     for step, verdict in found.steps:
-        told = harmless(verdict)
+        told = screen.clock.within(harmless(verdict))
         screen.line(
             f"  {screen.style(step.ljust(widest), 'dim')}  {screen.style(told, 'bold') if step == 'verdict' else told}"
         )
@@ -218,7 +239,11 @@ def _calendar(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
 
 
 def _pause(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    until = None if arguments.until is None else typed_time(catalog, arguments.until, "--until", arguments.name)
+    until = (
+        None
+        if arguments.until is None
+        else typed_time(catalog, screen.clock, arguments.until, "--until", arguments.name)
+    )
     done = catalog.call("pause", name=arguments.name, until=until, note=arguments.note)
     told = None if until is None else until.isoformat(timespec="seconds").replace("+00:00", "Z")
     _done(arguments, screen, done, until=told)
@@ -229,7 +254,7 @@ def _switch(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
     _done(arguments, screen, catalog.call(arguments.action, name=arguments.name))
 
 
-def _trigger(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+def _trigger(arguments: Namespace, screen: Screen, catalog: Catalog) -> int:
     payload = None
     if arguments.payload is not None:
         try:
@@ -238,32 +263,46 @@ def _trigger(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
             raise InvalidInput(
                 f"--payload is not JSON: {error}", hint="""Write --payload '{"day": "2027-03-01"}', in quotes."""
             ) from None
-    _done(arguments, screen, catalog.call("trigger", name=arguments.name, payload=payload, key=arguments.key))
+    if arguments.timeout is not None and not arguments.wait:
+        raise InvalidInput("--timeout says how long to wait", hint="Say --wait too.")
+    limit = wait_seconds(arguments.timeout)
+    answer = catalog.call("trigger", name=arguments.name, payload=payload, key=arguments.key)
+    if not arguments.wait:
+        _done(arguments, screen, answer)
+        return 0
+    screen.note(harmless(answer.message))
+    return wait_for(screen, catalog, answer.run_id, limit)
 
 
 def _reschedule(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    at = typed_time(catalog, arguments.at, "AT", arguments.name)
+    at = typed_time(catalog, screen.clock, arguments.at, "AT", arguments.name)
     _done(arguments, screen, catalog.call("reschedule", name=arguments.name, at=at))
 
 
 def _backfill(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    start = typed_time(catalog, arguments.start, "START", arguments.name)
-    end = typed_time(catalog, arguments.end, "END", arguments.name)
+    start = typed_time(catalog, screen.clock, arguments.start, "START", arguments.name)
+    end = typed_time(catalog, screen.clock, arguments.end, "END", arguments.name)
     _done(arguments, screen, catalog.call("backfill", name=arguments.name, start=start, end=end))
 
 
 def _drop(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
+    if not arguments.yes:
+        # Nobody is asked about a job that is not there. Whether they may see it is another question.
+        with suppress(AccessDenied):
+            catalog.call("get_job", name=arguments.name)
+    what = "Its history stays." if arguments.keep_history else "Its history goes with it."
+    confirm(f"Drop job {shown(arguments.name)}? {what}", yes=arguments.yes, as_json=screen.as_json)
     _done(arguments, screen, catalog.call("drop_job", name=arguments.name, keep_history=arguments.keep_history))
 
 
 def _done(arguments: Namespace, screen: Screen, answer: Any, **values: Any) -> None:
     first = {"job": arguments.name, "action": arguments.action, "message": answer.message}
     screen.data(first | plain(answer) | values)
-    screen.line(harmless(answer.message))
+    screen.line(screen.clock.within(harmless(answer.message)))
 
 
 _DRAWN: dict[str, Callable[[Namespace, Screen, Catalog], None]] = {"list": _list, "show": _show, "runs": _runs}
-_ACTIONS: dict[str, Callable[[Namespace, Screen, Catalog], None]] = {
+_ACTIONS: dict[str, Callable[[Namespace, Screen, Catalog], int | None]] = {
     "explain": _explain,
     "calendar": _calendar,
     "versions": _versions,

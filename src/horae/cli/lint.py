@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
 
+_INSTEAD = "horae plan {} checks it, and shows what it would change."
+
+
 def run(arguments: Namespace, screen: Screen) -> int:
-    texts = {name: files.read_text(name) for name in dict.fromkeys(arguments.files)}
+    texts = {name: files.read_krontab(name, _INSTEAD) for name in dict.fromkeys(arguments.files)}
     findings = lint_files(texts, files.now())
     errors = sum(finding.severity == "error" for finding in findings)
     warnings = len(findings) - errors

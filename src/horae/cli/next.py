@@ -22,6 +22,7 @@ from horae.errors import InvalidInput, shown
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
 
+_INSTEAD = "horae simulate {} shows when its jobs run, horae plan {} what it would change."
 _OF_AN_EXPRESSION = ("tz", "dialect", "gap", "fold")
 
 
@@ -46,7 +47,7 @@ def _file_text(arguments: Namespace) -> str:
     for name in _OF_AN_EXPRESSION:
         if getattr(arguments, name) is not None:
             raise InvalidInput(f"--{name} belongs to an expression; the lines of a krontab say it themselves")
-    return files.read_text(arguments.target)
+    return files.read_krontab(arguments.target, _INSTEAD)
 
 
 def _schedule(arguments: Namespace) -> Schedule:

@@ -122,10 +122,9 @@ def _of_server(kind: str, prefix: str, url: str, token: str | None) -> list[str]
 
 
 def _is_near(host: str) -> bool:
-    import os
     from ipaddress import ip_address
 
-    if os.environ.get("HORAE_INSECURE") or host.lower() == "localhost":
+    if files.is_on(files.INSECURE) or host.lower() == "localhost":
         return True
     try:
         return ip_address(host).is_loopback

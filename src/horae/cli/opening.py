@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from abc import ABC, abstractmethod
 from argparse import Namespace
@@ -12,7 +11,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from horae.cli.files import server_token, server_url, store_url
+from horae.cli.files import INSECURE, is_on, server_token, server_url, store_url
 from horae.desk.operations import BY_NAME
 from horae.errors import Conflict, InvalidInput, StoreMissing
 from horae.version import __version__
@@ -142,7 +141,7 @@ class RemoteCatalog(Catalog):
 
         self.url = url
         # Where the way to the server is safe by other means, whoever set it up says so.
-        insecure = bool(os.environ.get("HORAE_INSECURE"))
+        insecure = is_on(INSECURE)
         self._client = Client(url, token=token, insecure=insecure)
         self._patient = Client(url, token=token, insecure=insecure, timeout=_PATIENCE)
 

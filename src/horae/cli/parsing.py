@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Command = Callable[[argparse.Namespace, "Screen"], int]
 STORE_HELP = "the catalog (default $HORAE_STORE, else sqlite:///horae.db)"
 SERVER_HELP = "ask a running server instead, http://HOST:PORT (default $HORAE_SERVER)"
+ZONE_HELP = "show times on the clocks of this zone, and read times without an offset on them (default: this host's)"
 FILE_HELP = "the file that has the token for the server (default: the token is $HORAE_TOKEN)"
 WATCH = 2.0
 """Seconds after which a watched command looks again, whether or not it noticed a change."""
@@ -32,6 +33,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments"):
+            message += self._near_option(message.partition(": ")[2].split())
             said = self.prog.split() + sys.argv[1:2]
             if "next" in said:
                 message += '\n       Put a cron expression in quotes: horae next "0 9 * * 1-5".'
@@ -47,6 +49,40 @@ class Parser(argparse.ArgumentParser):
             self.print_usage(sys.stderr)
             self.exit(1, f"{self.prog}: error: {message}\n")
         super().error(message)
+
+    def _near_option(self, words: Sequence[str]) -> str:
+        from horae.control.letters import did_you_mean
+
+        parser: argparse.ArgumentParser = self
+        for word in sys.argv[1:]:
+            parser = _inner(parser).get(word, parser)
+        shown = [name for each in parser._actions if each.help != argparse.SUPPRESS for name in each.option_strings]  # noqa: SLF001 - argparse tells its options in no other way
+        near = next((did_you_mean(word.partition("=")[0], shown) for word in words if word.startswith("--")), None)
+        return f"\n       {near}" if near else ""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:  # noqa: SLF001 - argparse has no other name for it
+            from horae.cli.help_text import unknown_command
+
+            raise argparse.ArgumentError(None, unknown_command(str(value), self.prog, tuple(action.choices)))
+        super()._check_value(action, value)
+
+    def format_help(self) -> str:
+        """Of the whole line, the commands come in groups."""
+        commands = next((each for each in self._actions if isinstance(each, argparse._SubParsersAction)), None)  # noqa: SLF001 - as above
+        if commands is None or " " in self.prog:
+            return super().format_help()
+        from horae.cli.help_text import grouped, summaries_of
+
+        listed = grouped(summaries_of(commands))
+        options = "options:\n  -h, --help    show this help\n  --version     show the version"
+        return f"usage: {self.prog} COMMAND …\n\n{self.description}\n\n{listed}\n\n{options}\n\n{self.epilog}\n"
+
+
+def _inner(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The commands inside a command, by their names."""
+    groups = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001 - as above
+    return {name: each for group in groups for name, each in group.choices.items()}
 
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no other name for what it gives
@@ -144,6 +180,7 @@ def action(
     )
     if store:
         add_store(added, user=user)
+        add_timezone(added)
     return added
 
 
@@ -163,6 +200,17 @@ def add_store(added: argparse.ArgumentParser, *, user: bool = True, server: bool
             type=user_name,
             help="do it as this user, on a store that is opened here (default: as whoever opens it)",
         )
+
+
+def add_concurrency(added: argparse.ArgumentParser) -> None:
+    """`--slots` is its former name, which goes on working."""
+    number = counted(1, 1_000_000)
+    added.add_argument("--concurrency", metavar="N", dest="slots", type=number, help="runs at once (default 50)")
+    added.add_argument("--slots", metavar="N", dest="slots", type=number, help=argparse.SUPPRESS)
+
+
+def add_timezone(added: argparse.ArgumentParser) -> None:
+    added.add_argument("--tz", metavar="ZONE", dest="timezone", help=ZONE_HELP)
 
 
 def add_watch(added: argparse.ArgumentParser) -> None:

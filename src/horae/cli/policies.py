@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from horae.cli.opening import Catalog
+from horae.cli.time_text import Clock
 from horae.cli.times import typed_time
 from horae.errors import HoraeError, InvalidPolicy, InvalidTime, shown
 
@@ -19,10 +20,11 @@ def typed_policy(catalog: Catalog, text: str | None) -> str | None:
     word, equals, argument = text.partition("=")
     if word == "graceful" and equals:
         try:
-            at = typed_time(catalog, argument, NAME)
+            at = typed_time(catalog, Clock("UTC"), argument, NAME)
         except InvalidTime as error:
             raise _refusal(text, f"{shown(argument)} is not a date or time") from error
-        if at < typed_time(catalog, "now", NAME).replace(microsecond=0):
+        # `now` is not compared with a second reading of the clock, which may be in the next second.
+        if argument != "now" and at < typed_time(catalog, Clock("UTC"), "now", NAME).replace(microsecond=0):
             raise _refusal(text, "that moment has passed")
         return f"graceful={_utc(at)}"
     # Imported here: a time needs none of it.

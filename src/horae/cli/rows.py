@@ -12,6 +12,7 @@ from horae.control.letters import harmless as harmless
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
+    from horae.cli.time_text import Clock
 
 _ENDINGS = ("_at", "_time", "_until")
 _TIMES = frozenset(
@@ -22,22 +23,21 @@ _PLAUSIBLE = range(100_000_000_000, 100_000_000_000_000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def told(value: Any, column: str = "") -> str:
-    """A value of a column as people read it: on one line, and with nothing in it that a terminal would obey."""
+def told(value: Any, column: str, clock: Clock, *, of_users: bool) -> str:
+    """A value of a column as people read it: on one line, and with nothing in it that a terminal would obey; times on
+    their clocks. In rows of the user's own, `of_users`, only columns that are called so have times."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) and value in _PLAUSIBLE and (column in _TIMES or column.endswith(_ENDINGS)):
-        return told_time(value)
+    is_time = column in _TIMES or column.endswith(_ENDINGS)
+    if isinstance(value, int) and value in _PLAUSIBLE and is_time:
+        return clock.text(_EPOCH + timedelta(milliseconds=value))
+    if isinstance(value, str) and (is_time or not of_users):
+        value = clock.text(value)
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
     return harmless(str(value)).replace("\n", "\\n").replace("\t", " ")
-
-
-def told_time(milliseconds: int) -> str:
-    text = (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
-    return text.removesuffix("+00:00").removesuffix(".000") + "Z"
 
 
 def show_rows(
@@ -47,10 +47,15 @@ def show_rows(
     *,
     by_column: bool = False,
     styles: Mapping[str, str] | None = None,
+    of_users: bool = False,
 ) -> None:
     """The rows as a table, or, with `by_column`, one column to a line. Columns called `state` are coloured by what they
     say, others by the style that `styles` names for them."""
-    cells = [[told(value, column) for value, column in zip(row, columns, strict=True)] for row in rows]
+    clock = screen.clock
+    cells = [
+        [told(value, column, clock, of_users=of_users) for value, column in zip(row, columns, strict=True)]
+        for row in rows
+    ]
     if not by_column:
         named = {"state": STATE} | dict(styles or {})
         hidden = screen.table(columns, cells, [named.get(column, "") for column in columns], cut=True)
@@ -61,7 +66,7 @@ def show_rows(
     for number, row in enumerate(cells, start=1):
         screen.line(screen.style(f"  -- {number} --", "dim"))
         for column, cell, value in zip(columns, row, rows[number - 1], strict=True):
-            text = harmless(value) if isinstance(value, str) else cell
+            text = harmless(value) if isinstance(value, str) and "\n" in value else cell
             first, *more = text.split("\n")
             screen.line(f"  {screen.style(column.ljust(widest), 'dim')}  {first}".rstrip())
             for line in more:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from horae.cli.opening import Catalog, opened, plain
+from horae.cli.program import program
 from horae.cli.rows import counted, harmless, show_rows
+from horae.cli.run_reference import found_run
+from horae.cli.suggestion import suggesting
+from horae.cli.time_text import length_text
 from horae.cli.times import typed_time
 from horae.cli.watch import watched
+from horae.control.queries import wait_expired
 from horae.errors import InvalidInput
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
-    from horae.desk.shapes import Output, Run, WholeRun
+    from horae.cli.time_text import Clock
+    from horae.desk.shapes import Output, Report, Run, WholeRun
 
-_LIST = {
-    "run": "run_id",
-    "job": "job",
-    "state": "state",
-    "scheduled": "scheduled_time",
-    "started": "started_at",
-    "seconds": "duration_seconds",
-    "origin": "origin",
-}
+_COLUMNS = ("run", "job", "state", "when", "scheduled", "started", "took", "origin", "why")
 _ATTEMPT = "attempt_"
 _PAGE = 500
 _OFTEN = 0.5
@@ -32,7 +31,9 @@ _OFTEN = 0.5
 
 
 def run(arguments: Namespace, screen: Screen) -> int:
-    with opened(arguments) as catalog:
+    with opened(arguments) as catalog, suggesting(catalog):
+        if "id" in arguments and not arguments.id.startswith(_ATTEMPT):
+            arguments.id = found_run(catalog, arguments.id)
         drawing = _DRAWN.get(arguments.action)
         if drawing is not None:
             return watched(arguments, screen, catalog, lambda drawn: drawing(arguments, drawn, catalog))
@@ -40,10 +41,10 @@ def run(arguments: Namespace, screen: Screen) -> int:
     return 0
 
 
-def list_runs(catalog: Catalog, arguments: Namespace, job: str | None) -> list[Run]:
+def list_runs(catalog: Catalog, arguments: Namespace, clock: Clock, job: str | None) -> list[Run]:
     """As many of the newest as the arguments want, page by page."""
     since, until = (
-        None if text is None else typed_time(catalog, text, name, job, gone=True)
+        None if text is None else typed_time(catalog, clock, text, name, job, gone=True)
         for name, text in (("--since", arguments.since), ("--until", arguments.until))
     )
     found: list[Run] = []
@@ -71,15 +72,37 @@ def show_runs(screen: Screen, runs: Sequence[Run]) -> None:
     if screen.as_json:
         return
     if runs:
-        rows = [[*(getattr(each, key) for key in _LIST.values()), _why(each)] for each in runs]
-        show_rows(screen, [*_LIST, "why"], rows)
+        show_rows(screen, _COLUMNS, [_cells(screen, each) for each in runs])
     screen.line(screen.style(f"({counted(len(runs), 'run')})", "dim"))
+
+
+def _cells(screen: Screen, each: Run) -> list[Any]:
+    """`when` is how long ago it started, or how far off its scheduled time is."""
+    took = each.duration_seconds
+    return [
+        each.run_id,
+        each.job,
+        each.state,
+        screen.clock.distance(each.started_at or each.scheduled_time),
+        each.scheduled_time,
+        each.started_at,
+        None if took is None else length_text(took),
+        each.origin,
+        screen.clock.within(_why(each)),
+    ]
 
 
 def _why(each: Run) -> str:
     """What there is to say of it besides its state."""
-    several = f"{each.count} slots" if each.count > 1 else ""
-    return "; ".join(part for part in (each.reason or each.error or "", waits_text(each), several) if part)
+    replay = f"replay: {each.replay_reason}" if each.replay_reason else ""
+    return "; ".join(
+        part for part in (each.reason or each.error or "", replay, waits_text(each), span_text(each)) if part
+    )
+
+
+def span_text(run: Run) -> str:
+    """How many slots a run stands for, where that is more than its own."""
+    return f"{run.count:,} slots, the last at {run.covers_to or run.scheduled_time}" if run.count > 1 else ""
 
 
 def waits_text(run: Run) -> str:
@@ -89,26 +112,73 @@ def waits_text(run: Run) -> str:
     return f"waits for {run.waiting_for}" + (f": {run.waiting_detail}" if run.waiting_detail else "")
 
 
+def wait_for(screen: Screen, catalog: Catalog, run_id: str, limit: float | None) -> int:
+    """Shows a run once it has ended; the exit code: 0 where it completed. Raises WaitExpired after `limit` seconds."""
+    began = monotonic()
+    try:
+        while (whole := catalog.call("get_run", run_id=run_id)).is_active:
+            left = _OFTEN if limit is None else began + limit - monotonic()
+            if left <= 0:
+                raise wait_expired(run_id, whole.run.job, whole.run.state, length_text(limit or 0))
+            screen.progress(f"{harmless(whole.run.job)}: {whole.run.state} {harmless(waits_text(whole.run))}")
+            catalog.wait(min(_OFTEN, left))
+    except KeyboardInterrupt:
+        screen.note(f"the run goes on: {program()} run show {run_id}")
+        raise
+    finally:
+        screen.progress("")
+    _show_whole(screen, whole)
+    return 0 if whole.report.outcome == "COMPLETED" else 1
+
+
 def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    show_runs(screen, list_runs(catalog, arguments, arguments.job))
+    show_runs(screen, list_runs(catalog, arguments, screen.clock, arguments.job))
 
 
 def _show(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
-    whole: WholeRun = catalog.call("get_run", run_id=arguments.id)
+    _show_whole(screen, catalog.call("get_run", run_id=arguments.id))
+
+
+def _show_whole(screen: Screen, whole: WholeRun) -> None:
     report = plain(whole.report)
     waits = {"waiting_for": whole.run.waiting_for, "waiting_detail": whole.run.waiting_detail}
     more = {name: value for name, value in plain(whole).items() if name not in ("run", "report")}
     screen.data(report | more | waits)
     if screen.as_json:
         return
+    clock = screen.clock
     for line in harmless(whole.report.text).splitlines():
-        screen.line(line)
+        screen.line(clock.within(line))
     if whole.run.waiting_for:
-        screen.line(f"  {harmless(waits_text(whole.run))}")
+        screen.line(f"  {clock.within(harmless(waits_text(whole.run)))}")
+    if whole.run.count > 1:
+        screen.line(f"  stands for {clock.within(span_text(whole.run))}")
+    times = {
+        "started": whole.report.started_at,
+        "ended": whole.report.completed_at,
+    }
+    told = ", ".join(f"{what} {clock.both(at)}" for what, at in times.items() if at is not None)
+    screen.line(screen.style(f"  {whole.run.run_id}{f', {told}' if told else ''}", "dim"))
     screen.line(screen.style(f"  by version {whole.run.version} of {harmless(whole.run.job)}", "dim"))
+    screen.line(f"  {harmless(whole.report.summary)}")
     from horae.cli.gantt import draw
 
     draw(screen, whole.report)
+    _tracebacks(screen, whole.report)
+
+
+def _tracebacks(screen: Screen, report: Report) -> None:
+    """Where each attempt failed; attempts of a task that failed in the same way share one entry."""
+    for task in report.tasks:
+        found: dict[str, list[str]] = {}
+        for each in task.attempts:
+            if each.traceback:
+                found.setdefault(each.traceback, []).append(str(each.number))
+        for text, numbers in found.items():
+            which = f"attempt{'' if len(numbers) == 1 else 's'} {', '.join(numbers)}"
+            screen.line()
+            screen.line(screen.style(f"== {harmless(task.name)}, {which} ==", "dim"))
+            screen.line(_printed(screen, text).rstrip("\n"))
 
 
 def _output(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:

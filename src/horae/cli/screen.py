@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from collections.abc import Sequence
-from typing import Any, TextIO
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 from horae.errors import HoraeError
+
+if TYPE_CHECKING:
+    from horae.cli.time_text import Clock
 
 STATE = "state"
 """The style of a column of states: each in the colour that it means."""
@@ -33,6 +37,9 @@ _SIGNS = {
     "UNSCHEDULABLE": "○o",
     "RUNNING": "▶>",
 }
+_WHOLE = re.compile(r"(?:occ|run|attempt)_[0-9a-f-]{36}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*|in \d+ [a-z]+|\d+ [a-z]+ ago")
+"""Ids of runs, and times: cut short they are of no use."""
+_BARE_ID = re.compile(r"[0-9a-f-]{36}")
 _BAR = 24
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -45,10 +52,14 @@ class Screen:
         *,
         as_json: bool = False,
         one_line: bool = False,
+        timezone: str | None = None,
         out: TextIO | None = None,
         errors: TextIO | None = None,
     ) -> None:
-        """`one_line`: each JSON document is on one, for those who read them as they come."""
+        """`one_line`: each JSON document is on one, for those who read them as they come. `timezone`: whose clocks
+        times are shown on (default this host's)."""
+        self.timezone = timezone
+        self._clock: Clock | None = None
         self.as_json = as_json
         self.one_line = one_line
         self.out = _writable(out if out is not None else sys.stdout)
@@ -58,6 +69,16 @@ class Screen:
         self.colour = wanted and (forced or self.out.isatty())
         self.plain = not _can_write(self.out, "░▒▓█■·▲✗◆○▶")
         """The stream takes no more than ASCII pictures."""
+
+    @property
+    def clock(self) -> Clock:
+        """How times are shown. Raises UnknownZone."""
+        if self._clock is None:
+            # Imported here: commands that show no time start sooner.
+            from horae.cli.time_text import Clock
+
+            self._clock = Clock(self.timezone)
+        return self._clock
 
     def style(self, text: str, *names: str) -> str:
         if not self.colour:
@@ -90,12 +111,14 @@ class Screen:
         cut: bool = False,
     ) -> int:
         """Columns as wide as their widest cell; `styles` names one style a column, empty for none. With `cut`, what is
-        too wide for the terminal is shortened, and columns at the end left out: how many is answered."""
+        too wide for the terminal is shortened, except ids and times, and columns at the end left out: how many is
+        answered."""
         widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
         hidden = 0
         if cut and self.width is not None:
             room = max(20, self.width - 2)
-            widths = fitted(widths, room)
+            whole = [_whole_width(title, column) for title, column in zip(header, zip(*rows, strict=True), strict=True)]
+            widths = fitted(widths, room, whole=whole)
             hidden = len(header) - len(widths)
             header, *rows = [
                 [shortened(cell, width) for cell, width in zip(row, widths, strict=False)] for row in (header, *rows)
@@ -140,8 +163,9 @@ class Screen:
             self.errors.flush()
 
     def progress(self, text: str) -> None:
-        """A line that the next one takes the place of; only where somebody sees it. Empty takes it away."""
-        if not self.as_json and self.errors.isatty():
+        """A line that the next one takes the place of; only where somebody sees it, which is so of `--json` too where
+        only the answer goes to a program. Empty takes it away."""
+        if self.errors.isatty() and not (self.as_json and self.out.isatty()):
             self.errors.write(f"\r\033[K{text}")
             self.errors.flush()
 
@@ -170,16 +194,44 @@ def strip_of(screen: Screen, states: Sequence[str]) -> str:
     return "".join(_SIGNS.get(state, "  ")[1 if screen.plain else 0] for state in states)
 
 
-def fitted(widths: Sequence[int], room: int, *, least: int = 6, between: int = 2) -> list[int]:
-    """Widths that fit into `room`: the widest columns give first; where that is not enough, the last are left out."""
-    kept = [min(width, room) for width in widths]
-    while len(kept) > 1 and sum(min(width, least) + between for width in kept) - between > room:
+def legend_of(screen: Screen, states: Collection[str]) -> str:
+    """What the signs of `strip_of` mean, of those states that there are."""
+    meanings: dict[str, list[str]] = {}
+    for state, signs in _SIGNS.items():
+        if state in states:
+            meanings.setdefault(signs[1 if screen.plain else 0], []).append(state)
+    told = (
+        f"{screen.coloured(sign, named[0])} {' or '.join(each.lower().replace('_', ' ') for each in named)}"
+        for sign, named in meanings.items()
+    )
+    return "  ".join(told)
+
+
+def fitted(
+    widths: Sequence[int], room: int, *, least: int = 6, between: int = 2, whole: Sequence[int] = ()
+) -> list[int]:
+    """Widths that fit into `room`: the widest columns give first; where that is not enough, the last are left out.
+    `whole` says how wide each must stay at least, if it is shown at all."""
+    floors = [max(min(width, least), must) for width, must in zip(widths, [*whole, *[0] * len(widths)], strict=False)]
+    kept = [max(min(width, room), floor) for width, floor in zip(widths, floors, strict=True)]
+    while len(kept) > 1 and sum(floors[: len(kept)]) + between * (len(kept) - 1) > room:
         kept.pop()
     over = sum(kept) + between * (len(kept) - 1) - room
-    while over > 0 and max(kept) > 1:
-        kept[kept.index(max(kept))] -= 1
+    # What is left alone, or beside ids, may have to give more than a column otherwise would.
+    least_of = [must or 1 for must in [*whole, *[0] * len(kept)][: len(kept)]]
+    while over > 0:
+        _, widest = max((width - least_of[index] > 0 and width, index) for index, width in enumerate(kept))
+        if kept[widest] <= least_of[widest]:
+            break
+        kept[widest] -= 1
         over -= 1
     return kept
+
+
+def _whole_width(title: str, cells: Sequence[str]) -> int:
+    """How wide a column must stay so that no id of a run and no time in it is cut; 0: it has none."""
+    found = [cell for cell in cells if _WHOLE.fullmatch(cell) or ("run" in title and _BARE_ID.fullmatch(cell))]
+    return max(map(len, found), default=0)
 
 
 def shortened(cell: str, width: int) -> str:

@@ -64,11 +64,15 @@ def settled(arguments: Namespace, configuration: Configuration) -> ServerSetting
         value = getattr(arguments, name)
         if value is not None:
             attribute, read = keys[name]
-            said[attribute] = read(value, Place("the command line", f"--{name.replace('_', '-')}"))
+            said[attribute] = read(value, Place("the command line", _flag(name)))
     settings = replace(configuration.server, **said)
     # What every command works on, where nothing is said for the server alone.
     settings = settings if settings.store else replace(settings, store=os.environ.get("HORAE_STORE") or None)
     return settings if arguments.serves else replace(settings, http=Address(), http_only=False)
+
+
+def _flag(name: str) -> str:
+    return "--concurrency" if name == "slots" else f"--{name.replace('_', '-')}"
 
 
 def _targets(arguments: Namespace, settings: ServerSettings) -> Sequence[str]:
@@ -115,7 +119,9 @@ def _tell(screen: Screen, app: Horae, settings: ServerSettings, began: Began) ->
     screen.line(screen.style(f"Horae {__version__} {serves}", "bold"))
     screen.line(f"  store    {store}, {began.jobs} job{'' if began.jobs == 1 else 's'}")
     screen.line(
-        f"  node     {began.node}, {began.slots} slots" if began.node else "  node     none: workers run the jobs"
+        f"  node     {began.node}, up to {began.slots} runs at once"
+        if began.node
+        else "  node     none: workers run the jobs"
     )
     if began.address is not None:
         screen.line(f"  sign-in  {_who_may(settings, began)}")

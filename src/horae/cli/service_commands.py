@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from horae.cli.parsing import STORE_HELP, Commands, Parser, add_store, command, counted, file_name
+from horae.cli.parsing import STORE_HELP, Commands, Parser, add_concurrency, add_store, command, file_name
 
 _SERVE_EXAMPLES = """examples:
   horae serve jobs.toml
@@ -70,7 +70,7 @@ def _add_running(added: Parser) -> None:
     )
     added.add_argument("--store", metavar="URL", help=STORE_HELP)
     added.add_argument("--node", metavar="NAME", help="the node's name, which no other may have (default: none)")
-    added.add_argument("--slots", metavar="N", type=counted(1, 1_000_000), help="runs at once (default 50)")
+    add_concurrency(added)
     added.add_argument("--grace-period", metavar="LENGTH", help="how long what runs may take to finish (default 30s)")
     added.add_argument(
         "--config", metavar="FILE", type=file_name, help="the configuration (default $HORAE_CONFIG, else horae.toml)"

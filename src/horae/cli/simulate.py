@@ -55,14 +55,22 @@ def run(arguments: Namespace, screen: Screen) -> int:
     )
     cast = cast_at(span.eve)
     runs = sum(expected(cast, span).values())
-    if _MANY < runs <= MOST_RUNS and not screen.errors.isatty():
+    is_long = _MANY < runs <= MOST_RUNS and not screen.errors.isatty()
+    if is_long:
         screen.note(f"horae: about {runs:,} runs; this takes a while")
 
     whole = span.end - span.start
     unit, word = (_MINUTE, "minutes") if whole <= 2 * _DAY else (_HOUR, "hours")
 
+    told: set[tuple[int, int]] = set()
+
     def tell(number: int, at: datetime) -> None:
         again = ", once more with windows" if number > 1 else ""
+        tenth = max(0, (at - span.start) * 10 // whole)
+        if is_long and 0 < tenth < 10 and (number, tenth) not in told:
+            # Where no bar is seen, a line for each tenth: a reader of the log sees that it goes on.
+            told.add((number, tenth))
+            screen.note(f"horae: {tenth * 10} %, {at:%Y-%m-%d %H:%M} UTC{again}")
         screen.bar(max(0, (at - span.start) // unit), whole // unit, f"{word}: {at:%Y-%m-%d %H:%M} UTC{again}")
 
     try:

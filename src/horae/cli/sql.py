@@ -147,7 +147,7 @@ def show(screen: Screen, result: Result, *, by_column: bool = False) -> None:
             screen.line(f"{text if screen.width is None else harmless(text)};")
         return
     if result.columns and result:
-        show_rows(screen, result.columns, result, by_column=by_column)
+        show_rows(screen, result.columns, result, by_column=by_column, of_users=True)
     if result.message != result.statement:
         screen.line(screen.style(f"({result.message})", "dim") if result.columns else result.message)
 

@@ -1,4 +1,4 @@
-"""Times as people type them: on a job's own clocks where they say nothing else."""
+"""Times as people type them: on the clocks that `--tz` names, else on a job's own, else on this host's."""
 
 from __future__ import annotations
 
@@ -6,21 +6,31 @@ from datetime import datetime
 
 from horae.cli import files
 from horae.cli.opening import Catalog
+from horae.cli.time_text import Clock
 from horae.control.preview import read_time
 from horae.errors import HoraeError, NotFound
 
 
-def typed_time(catalog: Catalog, text: str, name: str, job: str | None = None, *, gone: bool = False) -> datetime:
-    """The time that `text` means. Without an offset it is read on the clocks of `job`, or UTC's. `gone`: where there is
-    no such job any more, its clocks are UTC's."""
-    timezone = "UTC"
-    if job is not None:
+def typed_time(
+    catalog: Catalog, clock: Clock, text: str, name: str, job: str | None = None, *, gone: bool = False
+) -> datetime:
+    """The time that `text` means. Without an offset it is read on the clocks of the zone that was asked for, else of
+    `job`, else of this host. `gone`: where there is no such job any more, its clocks are UTC's."""
+    timezone = clock.timezone
+    if timezone is None and job is not None:
+        timezone = "UTC"
         try:
             timezone = catalog.call("get_job", name=job).timezone or "UTC"
         except NotFound:
             if not gone:
                 raise
-    return read_time(text, timezone, _now(catalog) if text == "now" else files.now(), name)
+    if text == "now":
+        return _now(catalog)
+    if timezone is None:
+        here = clock.typed(text)
+        if here is not None:
+            return here
+    return read_time(text, timezone or "UTC", files.now(), name)
 
 
 def _now(catalog: Catalog) -> datetime:

@@ -26,7 +26,9 @@ def _create(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
     screen.data(plain(made))
     # Alone on its line and its stream, so that it can be sent to a file as it is.
     screen.line(made.secret)
-    until = "until it is revoked" if made.token.expires_at is None else f"until {made.token.expires_at}"
+    until = (
+        "until it is revoked" if made.token.expires_at is None else f"until {screen.clock.both(made.token.expires_at)}"
+    )
     screen.note(f"token {made.token.token_id} of {harmless(made.token.user)}, good {until}")
     screen.note("It is kept nowhere and cannot be shown again. Whoever has it may do what that user may.")
 

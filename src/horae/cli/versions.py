@@ -50,7 +50,8 @@ def show_version(arguments: Namespace, screen: Screen, catalog: Catalog) -> None
     beside = ", which is the present one" if is_present else f"; the present one is {found.present}"
     screen.line(f"{screen.style(harmless(found.job), 'bold')}  version {found.version}{beside}")
     why = f": {harmless(found.reason)}" if found.reason else ""
-    screen.line(f"  written {found.created_at} by {harmless(found.author)}, from {harmless(found.source)}{why}")
+    written = screen.clock.both(found.created_at)
+    screen.line(f"  written {written} by {harmless(found.author)}, from {harmless(found.source)}{why}")
     if found.fault is not None:
         screen.line(f"  {screen.style('it cannot be read any more', 'yellow')}: {harmless(found.fault)}")
     screen.line()

@@ -7,6 +7,7 @@ import signal
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from datetime import datetime
 from shutil import get_terminal_size
 from types import FrameType, TracebackType
 from typing import NoReturn
@@ -64,8 +65,10 @@ class _Drawing(io.StringIO):
 
 def _picture(screen: Screen, draw: Callable[[Screen], None]) -> str:
     drawing = _Drawing(is_terminal=screen.out.isatty())
-    one = Screen(as_json=screen.as_json, one_line=True, out=drawing, errors=screen.errors)
+    one = Screen(as_json=screen.as_json, one_line=True, timezone=screen.timezone, out=drawing, errors=screen.errors)
     one.colour, one.plain = screen.colour, screen.plain
+    # Into a pipe only what changed in the catalog is written again, not that time passes.
+    one.clock.is_relative = screen.out.isatty()
     draw(one)
     return drawing.getvalue()
 
@@ -127,10 +130,10 @@ class _Page:
 
     def show(self, picture: str) -> None:
         self._last = picture
-        self._draw(self._screen.style(f"{self._where}, {now():%H:%M:%S} UTC; Ctrl-C ends", "dim"))
+        self._draw(self._screen.style(f"{self._where}, {self._screen.clock.text(_second())}; Ctrl-C ends", "dim"))
 
     def tell(self, error: HoraeError) -> None:
-        self._draw(self._screen.style(f"{now():%H:%M:%S} UTC: {error}", "red"))
+        self._draw(self._screen.style(f"{self._screen.clock.text(_second())}: {error}", "red"))
 
     def _draw(self, title: str) -> None:
         size = get_terminal_size()
@@ -142,6 +145,10 @@ class _Page:
         rows = [f"{line}\033[K" for line in (title, "", *lines)]
         self._screen.out.write("\033[H" + "\r\n".join(rows) + "\033[J")
         self._screen.flush()
+
+
+def _second() -> datetime:
+    return now().replace(microsecond=0)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

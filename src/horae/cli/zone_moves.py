@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from horae.cli import files
 from horae.cli.opening import opened
 from horae.cli.rows import counted, harmless, show_rows
+from horae.cli.time_text import Clock
 from horae.cli.times import typed_time
 from horae.control.preview import read_time
 from horae.control.zonefiles import ZoneFiles, open_zone_files
@@ -68,7 +69,7 @@ def _wanted(arguments: Namespace, data: ZoneFiles) -> _Asked:
 
 def _kept(arguments: Namespace, screen: Screen) -> _Asked:
     with opened(arguments) as catalog:
-        begin = typed_time(catalog, arguments.start or "now", "--from")
+        begin = typed_time(catalog, Clock("UTC"), arguments.start or "now", "--from")
         if catalog.is_local:
             return catalog.ask(_records), begin
         return list(told_subjects(catalog.call, lambda done, of: screen.bar(done, of, "jobs asked for"))), begin

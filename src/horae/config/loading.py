@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ from typing import Any
 from horae.config import values as kinds
 from horae.config.server import SERVER_LISTS, ServerSettings, is_foreign, server_keys
 from horae.config.values import Place, Read
-from horae.core.external import ExternalPolicy
+from horae.core.external import ExternalPolicy, Sandbox, formerly
+from horae.core.shape import known_words
 from horae.errors import InvalidConfiguration
 
 FILE = "horae.toml"
@@ -22,6 +24,7 @@ KEY_VARIABLE = "HORAE_MASTER_KEY"
 """Has the master key where no source is named."""
 _LISTS = ("commands", "directories", "environment", "older_key_files", "modules")
 _MOST_READ = 1 << 20
+_log = logging.getLogger("horae.config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +121,10 @@ def _read(data: Mapping[str, Any], file: Path | None, variables: Mapping[str, st
     for section in data:
         if section not in _SECTIONS:
             raise Place(source, f"[{section}]").wrong(
-                "is not known", f"Known sections: {', '.join(f'[{each}]' for each in _SECTIONS)}."
+                "is not known", known_words(f"[{section}]", [f"[{each}]" for each in _SECTIONS], "sections")
             )
     folder = Path.cwd() if file is None else file.absolute().parent
-    external = _section(data, "external", source, variables, EXTERNAL)
+    external = _section(data, "external", source, variables, {**EXTERNAL, **_FORMER})
     keys = _section(data, "secrets", source, variables, _secrets_keys(folder))
     if "key_environment" not in keys and not {"key_file", "key_command"} & keys.keys() and variables.get(KEY_VARIABLE):
         keys["key_environment"] = KEY_VARIABLE
@@ -163,7 +166,7 @@ def _section(
             found[key] = value
             continue
         if key not in known:
-            raise place.wrong("is not known", f"Known keys of [{name}]: {', '.join(sorted(known))}.")
+            raise place.wrong("is not known", known_words(key, sorted(known), f"keys of [{name}]"))
         attribute, read = known[key]
         found[attribute] = read(value, place)
     return found
@@ -187,8 +190,11 @@ def _from_variable(value: str, key: str, known: Mapping[str, tuple[str, Read]] |
 
 
 def _policy(values: Mapping[str, Any], source: str) -> ExternalPolicy:
+    given = dict(values)
     try:
-        policy = ExternalPolicy(**values)
+        if "namespaces" in given:
+            given["sandbox"] = _former(given.pop("namespaces"), given, source)
+        policy = ExternalPolicy(**given)
     except InvalidConfiguration as error:
         # Its own words name the field; the file is ours to add.
         raise InvalidConfiguration(f"{source}: [external]: {error.message}", details=error.details) from None
@@ -224,6 +230,18 @@ def _connections(data: Mapping[str, Any], source: str, variables: Mapping[str, s
     return found
 
 
+def _former(namespaces: str, given: Mapping[str, Any], source: str) -> Sandbox:
+    """The sandbox of a configuration that still says `namespaces`."""
+    if "sandbox" in given:
+        raise Place(source, "[external]").wrong("says both sandbox and namespaces", "Keep sandbox.")
+    meant = formerly(namespaces, given.get("user"))
+    said = f'{source}: namespaces = "{namespaces}" in [external] is now sandbox = "{meant}": write that instead'
+    if namespaces == "auto":
+        said += "; a machine without bubblewrap starts no program then"
+    _log.warning("%s", said)
+    return meant
+
+
 EXTERNAL: Mapping[str, tuple[str, Read]] = {
     "enabled": ("enabled", kinds.flag),
     "commands": ("commands", kinds.paths),
@@ -242,8 +260,10 @@ EXTERNAL: Mapping[str, tuple[str, Read]] = {
     "user": ("user", kinds.word),
     "group": ("group", kinds.word),
     "shell": ("allow_shell", kinds.flag),
-    "namespaces": ("namespaces", kinds.word),
+    "sandbox": ("sandbox", kinds.word),
 }
+_FORMER: Mapping[str, tuple[str, Read]] = {"namespaces": ("namespaces", kinds.word)}
+"""Keys of [external] that older configurations have."""
 
 
 def _secrets_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from horae.control.comparing import Comparison
 from horae.control.planned import REMOVED, Applied, AppliedJob, Plan
 from horae.control.planning import Asked, compared_with, read_catalog
 from horae.core.ids import checked_text
+from horae.core.lifecycle import JobState
 from horae.core.wanted import Wanted
 from horae.errors import Conflict, JobNotFound, PlanMoved, VersionConflict, shown
 
@@ -22,11 +24,21 @@ _HALF = 8
 
 
 async def apply_changes(
-    service: Service, wanted: Wanted, asked: Asked, plan: Plan, *, named: str | None = None, reason: str | None = None
+    service: Service,
+    wanted: Wanted,
+    asked: Asked,
+    plan: Plan,
+    *,
+    named: str | None = None,
+    reason: str | None = None,
+    expected: Mapping[str, int] | None = None,
 ) -> Applied:
     """Does what `plan` says, which was made of the same `wanted` and `asked`; `named` is the plan that was meant, if
-    that is said. Raises PlanMoved where the catalog is not what it was, Conflict where something stands in the way."""
+    that is said. Raises PlanMoved where the catalog is not what it was, Conflict where something stands in the way, and
+    VersionConflict where a job is not at the version that is `expected` of it."""
     checked_text(reason, "reason")
+    if expected:
+        await _check_versions(service, expected)
     if named is not None and named != plan.id:
         raise _other_plan(named, plan)
     if not plan.is_possible:
@@ -40,12 +52,27 @@ async def apply_changes(
     if not plan.has_changes:
         return Applied(plan.id, (), plan.unchanged, ())
     try:
-        return await service.as_one(lambda together: _apply(together, wanted, asked, plan, reason))
-    except (VersionConflict, JobNotFound) as error:
+        return await service.as_one(lambda together: _apply(together, wanted, asked, plan, reason, expected or {}))
+    except VersionConflict as error:
+        if error.details.get("name") in (expected or {}):
+            raise
+        raise _moved([str(error.details.get("name", ""))]) from error
+    except JobNotFound as error:
         raise _moved([str(error.details.get("name", ""))]) from error
 
 
-async def _apply(service: Service, wanted: Wanted, asked: Asked, plan: Plan, reason: str | None) -> Applied:
+async def _check_versions(service: Service, expected: Mapping[str, int]) -> None:
+    present = {job.name: job.version for job in await service.store.jobs(list(expected))}
+    for name, version in expected.items():
+        if present.get(name, 0) != version:
+            raise VersionConflict(name, version, present.get(name, 0), ())
+
+
+async def _apply(
+    service: Service, wanted: Wanted, asked: Asked, plan: Plan, reason: str | None, expected: Mapping[str, int]
+) -> Applied:
+    # Of one transaction with what is written: nobody comes between.
+    await _check_versions(service, expected)
     read = await read_catalog(service, wanted)
     found = await asyncio.to_thread(compared_with, wanted, read, asked)
     if found.number != plan.id:
@@ -63,12 +90,30 @@ async def _apply(service: Service, wanted: Wanted, asked: Asked, plan: Plan, rea
             expected=found.expected,
             reason=reason,
             update=asked.update,
+            # What the plan read of a state that nobody says may be another by now.
+            keeps_state=[each.spec.name for each in found.changing if each.spec.name not in wanted.stated],
         )
-        done += [AppliedJob(each.name, each.change, each.version) for each in defined]
+        paused = await _pause(service, wanted, found)
+        done += [
+            AppliedJob(
+                each.name,
+                "changed" if each.name in paused and each.change == "unchanged" else each.change,
+                each.version,
+            )
+            for each in defined
+        ]
     if found.removed:
         await service.commands.drop_all([job.name for job in found.removed], keep_history=True)
         done += [AppliedJob(job.name, REMOVED, job.version) for job in found.removed]
     return Applied(plan.id, tuple(sorted(done, key=lambda each: each.name)), found.unchanged, found.pools)
+
+
+async def _pause(service: Service, wanted: Wanted, found: Comparison) -> set[str]:
+    """Pauses jobs for as long as it is wanted, and says why; the names of those that are."""
+    names = {each.name for each in found.changing if each.spec.state is JobState.PAUSED} & wanted.pauses.keys()
+    for name in sorted(names):
+        await service.commands.pause(name, *wanted.pauses[name])
+    return names
 
 
 def _different(plan: Plan, found: Comparison) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from time import time_ns
@@ -80,6 +80,7 @@ class Commands(Asking):
         expected: Mapping[str, int] | None = None,
         reason: str | None = None,
         update: Update | None = None,
+        keeps_state: Collection[str] = (),
     ) -> tuple[Defined, ...]:
         if self._gate is not None:
             present = {job.name: job for job in await self._store.jobs([spec.name for spec in specs])}
@@ -96,6 +97,7 @@ class Commands(Asking):
                 expected=expected,
                 reason=reason,
                 update=update,
+                keeps_state=keeps_state,
             )
         )
 
@@ -112,6 +114,24 @@ class Commands(Asking):
 
     async def trigger(self, name: str, payload: Any = None, key: str | None = None) -> RunRef:
         """A run now, beside the schedule. The same key always answers with the same run."""
+        request = await self._request(name, payload, key)
+        return await self._asked(lambda: self._admit(request))
+
+    async def trigger_many(self, requests: Iterable[Sequence[Any]]) -> tuple[RunRef, ...]:
+        """Runs of several jobs, each `(name, payload, key)` as `trigger` takes them, all of them or none, in one
+        transaction; answered in their order. Payload and key may be left out."""
+        asked: list[Admission] = []
+        for number, each in enumerate(requests):
+            if isinstance(each, str | bytes) or not isinstance(each, Sequence) or not 1 <= len(each) <= 3:
+                raise InvalidInput(
+                    f"Invalid request {number}: {shown(each)}",
+                    hint="Write (name, payload, key); only the name must be.",
+                )
+            asked.append(await self._request(*each))
+        found = await self._asked(lambda: self._store.admit(asked)) if asked else ()
+        return tuple(RunRef.of(each) for each in found)
+
+    async def _request(self, name: str, payload: Any = None, key: str | None = None) -> Admission:
         check_depth(payload, f"payload for job {shown(name)}")
         await self._may(Privilege.EXECUTE_JOB, name, "run it")
         if payload is not None and self._gate is not None:
@@ -119,8 +139,7 @@ class Commands(Asking):
         if key is None:
             # A key of our own lets a lost answer be asked for again.
             key = str(ids.uuid7(time_ns() // 1_000_000, os.urandom(10)))
-        request = Admission(name, Origin.TRIGGER, self._by, key=checked_name(key, "key"), payload=payload)
-        return await self._asked(lambda: self._admit(request))
+        return Admission(name, Origin.TRIGGER, self._by, key=checked_name(key, "key"), payload=payload)
 
     async def pause(self, name: str, until: datetime | None = None, note: str | None = None) -> None:
         """Slots pass and are recorded as skipped, until it is resumed or `until` has come."""
@@ -211,6 +230,7 @@ class Commands(Asking):
         await self._may(Privilege.EXECUTE_JOB, name, "backfill it")
         job = await self._job(name)
         schedule = job.schedule
+        job.definition.check_readable()
         if schedule is None:
             raise InvalidInput(f"Job {shown(name)} has no schedule to take slots from", hint="Trigger it instead.")
         now = await self._asked(self._store.now)
@@ -275,19 +295,24 @@ class Commands(Asking):
         return found[0]
 
 
+_Requested = tuple[JobSpec, int | None, asyncio.Future[Defined]]
+"""A definition, the version that it is meant for, and who waits for the answer."""
+
+
 class Definer:
     """Definitions that many ask for at once, written together: thousands of jobs from as many web requests."""
 
     def __init__(self, commands: Commands, defaults: Mapping[str, Any] | None) -> None:
         self._commands = commands
         self._defaults = defaults
-        self._waiting: list[tuple[JobSpec, asyncio.Future[Defined]]] = []
+        self._waiting: list[_Requested] = []
         self._writing: asyncio.Task[None] | None = None
 
-    async def define(self, spec: JobSpec) -> Defined:
+    async def define(self, spec: JobSpec, expected: int | None = None) -> Defined:
+        """`expected` is the version that the change is meant for, 0 for a new job; None: whatever there is."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Defined] = loop.create_future()
-        self._waiting.append((spec, answer))
+        self._waiting.append((spec, expected, answer))
         if self._writing is None or self._writing.done():
             self._writing = loop.create_task(self._write())
         return await answer
@@ -295,18 +320,21 @@ class Definer:
     async def _write(self) -> None:
         while self._waiting:
             batch, rest = {}, []
-            for spec, answer in self._waiting[:ADMITTED_AT_ONCE]:
+            for one in self._waiting[:ADMITTED_AT_ONCE]:
                 # The same name twice is two changes, one after the other.
-                if spec.name in batch:
-                    rest.append((spec, answer))
+                if one[0].name in batch:
+                    rest.append(one)
                 else:
-                    batch[spec.name] = (spec, answer)
+                    batch[one[0].name] = one
             self._waiting = [*rest, *self._waiting[ADMITTED_AT_ONCE:]]
             await self._define(list(batch.values()))
 
-    async def _define(self, batch: list[tuple[JobSpec, asyncio.Future[Defined]]]) -> None:
+    async def _define(self, batch: list[_Requested]) -> None:
+        expected = {spec.name: version for spec, version, _ in batch if version is not None}
         try:
-            defined = await self._commands.define([spec for spec, _ in batch], source="code", defaults=self._defaults)
+            defined = await self._commands.define(
+                [spec for spec, _, _ in batch], source="schedule", defaults=self._defaults, expected=expected
+            )
         except StoreUnavailable as error:
             _fail(batch, error)
             return
@@ -321,7 +349,7 @@ class Definer:
         except BaseException:
             _fail(batch, Conflict("The definition was not written: the loop is ending"))
             raise
-        for (_, answer), each in zip(batch, defined, strict=True):
+        for (_, _, answer), each in zip(batch, defined, strict=True):
             if not answer.done():
                 answer.set_result(each)
 
@@ -332,7 +360,7 @@ def _slots_from(schedule: Schedule, first: datetime, last: datetime) -> Iterator
     return (slot for slot in schedule.between(before, last) if slot >= first)
 
 
-def _fail(batch: Sequence[tuple[JobSpec, asyncio.Future[Defined]]], error: Exception) -> None:
-    for _, answer in batch:
+def _fail(batch: Sequence[_Requested], error: Exception) -> None:
+    for _, _, answer in batch:
         if not answer.done():
             answer.set_exception(error)

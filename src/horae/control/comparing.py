@@ -14,9 +14,11 @@ from horae.core.access import LOCAL_NAME
 from horae.core.diff import Change, diff_definitions
 from horae.core.duration import parse_duration
 from horae.core.job import JobSpec, Settings
+from horae.core.jobkeys import OF_PAUSE
 from horae.core.lifecycle import JobState
 from horae.core.occurrence import planned
 from horae.core.overlap import ActiveRun
+from horae.core.pause import Pause
 from horae.core.prospect import Prospect, changed_view
 from horae.core.rhythm import assumed_seconds
 from horae.core.schedule import Schedule
@@ -117,6 +119,10 @@ def _compared(
     if settings is None:
         # By the very object: the specs, and so their settings, live as long as this does.
         settings = worked_out[id(spec.settings)] = spec.effective(wanted.defaults)
+    pause = wanted.pauses.get(spec.name)
+    if pause is not None and pause.until is not None and pause.until <= now:
+        # The pause is over.
+        spec, pause = replace(spec, state=JobState.ENABLED), None
     if job is None:
         return Compared(spec, settings, None)
     was = job.definition.spec
@@ -130,6 +136,10 @@ def _compared(
         changes = _effective_of_tasks(changes, job, spec, wanted.defaults)
     if state is not job.state:
         changes = (*changes, Change("state", str(job.state), str(state)))
+    if pause is not None:
+        was_paused, is_paused = Pause(job.paused_until, job.pause_note).to_dict(), pause.to_dict()
+        names = [name for name in OF_PAUSE if was_paused.get(name) != is_paused.get(name)]
+        changes = (*changes, *(Change(name, was_paused.get(name), is_paused.get(name)) for name in names))
     return Compared(replace(spec, state=state), settings, job, changes) if changes else None
 
 
@@ -266,6 +276,7 @@ def _said(wanted: Wanted, update: Update | None, *, prune: bool) -> Any:
         [spec.to_dict() for spec in sorted(wanted.specs, key=lambda each: each.name)],
         sorted(wanted.stated),
         sorted(wanted.pools.items()),
+        sorted((name, pause.to_dict()) for name, pause in wanted.pauses.items()),
         sorted(wanted.namespaces),
         wanted.plain_defaults(),
         None if update is None else [update.policy, update.to_dict()],

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from horae.control.former_timeouts import former_timeouts
+from horae.control.overrun_facts import OverlongRun, overlong_now
 from horae.control.queries import Queries
 from horae.control.service import Kept
 from horae.control.surroundings import Checked, Surroundings, look_around
+from horae.core.chance import HINT as EXACT_HINT
+from horae.core.chance import narrow_odds
 from horae.core.lifecycle import JobState, RunState
-from horae.core.needs import may_import, told
+from horae.core.needs import EXTERNAL, may_import, told
+from horae.core.wait import WaitingFor
 from horae.errors import HoraeError
-from horae.store.port import JobRecord, NodeRecord, RunRecord
+from horae.store.board import HalfDeleted, Refusal
+from horae.store.port import HookRecord, JobRecord, NodeRecord, RunRecord, ThreadRecord
 
 OVERDUE = timedelta(minutes=5)
 UNDECIDED = timedelta(seconds=30)
 SILENT = timedelta(minutes=1)
+REFUSED = timedelta(days=7)
+MOST_REFUSED = 5
 LOOKED_AT = 10_000
 
 
@@ -69,21 +77,33 @@ async def examine(store: Kept, around: Surroundings | None = None, more: Sequenc
     nodes = await store.nodes()
     alive = [node for node in nodes if node.is_live]
     waiting = await store.runs(state=RunState.PENDING, limit=LOOKED_AT)
+    queued = await store.runs(state=RunState.QUEUED, limit=LOOKED_AT)
     running = await store.runs(state=RunState.RUNNING, limit=LOOKED_AT)
     now = await store.now()
     due = [run for run in waiting if run.not_before is not None and run.not_before <= now]
     late = [run for run in due if run.not_before is not None and now - run.not_before > OVERDUE]
-    stuck = _of_running(running, jobs, nodes, now)
+    stuck = [*_of_running(running, jobs, nodes, now), *_of_overlong(await overlong_now(store, running))]
     checked = {
         "nodes": (f"{len(alive)} alive", [*_of_nodes(nodes, alive, jobs), *_of_silent(alive, now)]),
-        "schedules": (f"{len(jobs)} jobs", _of_schedules(jobs)),
+        "schedules": (
+            f"{len(jobs)} jobs",
+            [
+                *_of_schedules(jobs),
+                *_of_alarms(jobs),
+                *_of_windows(jobs, now),
+                *_of_half_deleted(await store.half_deleted(LOOKED_AT)),
+            ],
+        ),
         "tasks": (
             f"{len({each for job in jobs for each in job.definition.handlers})} needed",
-            _of_handlers(jobs, alive, due),
+            _of_handlers(jobs, alive, [*waiting, *queued]),
         ),
         "slots": await _of_slots(store),
         "waiting": (f"{len(due)} runs due, {len(late)} for long", _of_overdue(due, alive, late)),
-        "running": (f"{len(running)} runs", stuck),
+        "running": (f"{len(running)} runs", [*stuck, *_of_threads(await store.threads())]),
+        "requests": _of_refusals(await store.refusals(now - REFUSED, MOST_REFUSED)),
+        "hooks": _of_hooks(await store.hooks(), alive),
+        "timeouts": await _of_timeouts(store, jobs),
     }
     findings = [replace(each, check=name) for name, (_, found) in checked.items() for each in found]
     checks = {name: said for name, (said, _) in checked.items()}
@@ -103,6 +123,11 @@ class Having:
         # Of very many a node tells only some.
         self.is_known = bool(alive) and all(node.handlers is not None for node in alive)
 
+    def hint(self, need: str) -> str:
+        """What would give a live node what is missing."""
+        unsafe = next((node.sandbox for node in self._alive if node.sandbox is not None), None)
+        return unsafe if need == EXTERNAL and unsafe is not None else told(need)[1]
+
     def lacking(self, needs: Iterable[str]) -> set[str]:
         """Those that no node has at present; none where that is not known."""
         return set(needs) - self._known if self.is_known else set()
@@ -119,6 +144,18 @@ class Having:
         return sorted(need for need in lacking if not may_import(need, later))
 
 
+async def _of_timeouts(store: Kept, jobs: Sequence[JobRecord]) -> tuple[str, list[Finding]]:
+    # A stand-in for a definition that cannot be read says nothing of timeouts.
+    readable = [job for job in jobs if job.definition.fault is None]
+    limited = sum(job.definition.settings.execution_timeout is not None for job in readable)
+    said = f"{limited} of {len(readable)} jobs have one"
+    former = await former_timeouts(store, {job.name: job for job in readable})
+    if former is None:
+        return said, []
+    hint = "Runs that last unusually long are named here, in the log and by health, whether they have a timeout or not."
+    return said, [Finding("warning", "timeouts", f"Jobs have {former}", hint)]
+
+
 async def _of_slots(store: Kept) -> tuple[str, list[Finding]]:
     overdue = await store.overdue(UNDECIDED)
     if not overdue.undecided:
@@ -129,6 +166,23 @@ async def _of_slots(store: Kept) -> tuple[str, list[Finding]]:
     )
     hint = "Nodes that are alive plan what is due: look at their logs, and whether the database is slow."
     return f"{overdue.undecided} overdue", [Finding("error", overdue.undecided_job or "slots", message, hint)]
+
+
+def _of_hooks(hooks: Sequence[HookRecord], alive: Sequence[NodeRecord]) -> tuple[str, list[Finding]]:
+    """Ends of runs that wait for a hook which no live node has."""
+    had = {each for node in alive for each in node.details.get("hooks", ())}
+    lacking = [each for each in hooks if each.waiting and each.hook.hook_id not in had]
+    findings = [
+        Finding(
+            "warning",
+            each.hook.hook_id,
+            f"{each.waiting} ended runs wait for the hook {each.hook.hook_id}, which no live node has"
+            + ("" if each.oldest is None else f", the oldest since {each.oldest:%Y-%m-%d %H:%M:%S} UTC"),
+            "Start a node whose program registers it with on_complete. What waits is kept for 7 days.",
+        )
+        for each in lacking
+    ]
+    return f"{len(hooks)} known, {sum(each.waiting for each in lacking)} ends wait", findings
 
 
 def _of_running(
@@ -151,6 +205,27 @@ def _of_running(
                 hint = f"End it: horae run cancel {run.run_id}. A thread that does not stop ends with its process."
                 found.append(Finding("warning", run.job_name, message, hint))
     return found
+
+
+def _of_threads(threads: Sequence[ThreadRecord]) -> list[Finding]:
+    """Threads that work although their attempt has ended: they hold up the next runs of their jobs."""
+    hint = 'Have the task call run.check_cancelled(), or give it isolation="process": a process can be killed.'
+    return [
+        Finding(
+            "warning",
+            thread.job_name,
+            f"The thread of {thread.run_id} ({thread.task_name}, attempt {thread.number}) still works on node"
+            f" {thread.node_name or thread.node}; its attempt ended {thread.since:%Y-%m-%d %H:%M:%S} UTC",
+            hint,
+        )
+        for thread in threads
+    ]
+
+
+def _of_overlong(overlong: Sequence[OverlongRun]) -> list[Finding]:
+    """Runs that last unusually long. No timeout ends a run whose job names none."""
+    hint = "Look at its output. End it by horae run cancel; give its job an execution_timeout if that should end it."
+    return [Finding("warning", run.job, f"{run.run_id} lasts unusually long: {run.reason}", hint) for run in overlong]
 
 
 def _of_silent(alive: Sequence[NodeRecord], now: datetime) -> list[Finding]:
@@ -178,6 +253,11 @@ def _of_nodes(nodes: Sequence[NodeRecord], alive: Sequence[NodeRecord], jobs: Se
                 "Start one: app.run() of the program that has the jobs.",
             )
         )
+    for node in alive:
+        if node.sandbox is not None:
+            hint = "Their runs wait for `sandbox` until then; docs/external.md has what each sandbox needs."
+            message = f"This node starts no programs: {node.sandbox}"
+            found.append(Finding("error", node.name or node.node, message, hint))
     for node in nodes:
         if node.state == "ALIVE" and node.lock_free and node.running:
             named = node.name or node.node
@@ -188,9 +268,23 @@ def _of_nodes(nodes: Sequence[NodeRecord], alive: Sequence[NodeRecord], jobs: Se
     return found
 
 
+def _of_windows(jobs: Sequence[JobRecord], now: datetime) -> list[Finding]:
+    """Jobs whose constraints leave so little of their windows that draws may find nothing."""
+    found = []
+    for job in jobs:
+        odds = narrow_odds(job.name, job.definition.spec.schedule, job.definition.settings.window, now)
+        if odds is not None:
+            found.append(Finding("warning", job.name, f"A{str(odds)[1:]}", EXACT_HINT))
+    return found
+
+
 def _of_schedules(jobs: Sequence[JobRecord]) -> list[Finding]:
     found = []
     for job in jobs:
+        if job.definition.fault is not None:
+            message = f"Its definition, version {job.version}, cannot be read here: {job.definition.fault}"
+            hint = f"Define the job anew, drop it (horae job drop {job.name}), or use the release that wrote it."
+            found.append(Finding("error", job.name, message, hint))
         schedule = job.definition.spec.schedule
         try:
             if schedule is not None:
@@ -201,37 +295,102 @@ def _of_schedules(jobs: Sequence[JobRecord]) -> list[Finding]:
     return found
 
 
-def _of_handlers(jobs: Sequence[JobRecord], alive: Sequence[NodeRecord], due: Sequence[RunRecord]) -> list[Finding]:
-    """Callables that jobs need and no live node says it has."""
-    have = Having(alive)
-    waits = Counter(run.job_name for run in due)
+def _of_alarms(jobs: Sequence[JobRecord]) -> list[Finding]:
+    """Enabled jobs that never fire: their schedules have times to come, and no alarm makes a node look at them."""
     found = []
     for job in jobs:
-        missing = have.missing(job.definition.handlers, job.updated_at)
+        if job.state is not JobState.ENABLED or job.wake_at is not None or job.definition.fault is not None:
+            continue
+        try:
+            following = None if job.schedule is None else job.schedule.next(job.planned_until)
+        except HoraeError:
+            continue
+        if following is not None:
+            message = (
+                f"It never fires: it has no alarm (wake_at is NULL), and its next time is {following:%Y-%m-%d %H:%M:%S}"
+                " UTC. Its row in sys.jobs was changed by hand"
+            )
+            hint = f"Enable it again, which sets the alarm: horae job enable {job.name}"
+            found.append(Finding("error", job.name, message, hint))
+    return found
+
+
+def _of_refusals(refusals: Sequence[Refusal]) -> tuple[str, list[Finding]]:
+    """Requests through `cb_schedules` that were refused lately: who wrote them was not told."""
+    asked = {"create": "INSERT", "drop": "DELETE"}
+    findings = [
+        Finding(
+            "warning",
+            each.name or "cb_schedules",
+            f"{asked.get(each.field, f'UPDATE of {each.field}')} through cb_schedules by {each.by} was refused"
+            f" {each.refused_at:%Y-%m-%d %H:%M:%S} UTC: {each.error}",
+            "Nothing was changed: write it again as it should be. This is shown for 7 days.",
+        )
+        for each in refusals
+    ]
+    most = "at least " if len(refusals) == MOST_REFUSED else ""
+    return f"{most}{len(refusals)} refused in 7 days", findings
+
+
+def _of_half_deleted(left: Sequence[HalfDeleted]) -> list[Finding]:
+    """Jobs whose row is gone and whose versions or runs are not: rows were deleted by hand before the catalog refused
+    that, or while its triggers were off."""
+    found = []
+    for each in left:
+        named = each.name or f"job {each.job_uuid}"
+        message = f"Its row was deleted from sys.jobs by hand, and its versions and {each.runs} runs are left"
+        if each.open_runs:
+            message += f"; {each.open_runs} of the runs have not ended and go on without a job"
+        hint = (
+            "Define a job of that name again: it takes the next version and repeats no slot. To remove what is left,"
+            f" drop it after that: horae job drop {each.name}"
+        )
+        if each.name is None:
+            hint = "No version says its name, so it cannot be defined again: restore a backup, or leave it."
+        found.append(Finding("error" if each.open_runs else "warning", named, message, hint))
+    return found
+
+
+def _of_handlers(jobs: Sequence[JobRecord], alive: Sequence[NodeRecord], waiting: Sequence[RunRecord]) -> list[Finding]:
+    """Callables that jobs need and no live node says it has."""
+    have = Having(alive)
+    waits = Counter(run.job_name for run in waiting if run.requires is not None and have.lacking(run.requires.handlers))
+    found = []
+    for job in jobs:
+        missing = have.missing(job.definition.handlers, job.updated_at) if job.definition.fault is None else []
         if missing and job.state is not JobState.DISABLED:
             count = waits[job.name]
             runs = f"; {count} of its runs wait for that" if count else ""
-            what, hints = zip(*map(told, missing), strict=True)
+            what, hints = zip(*((told(need)[0], have.hint(need)) for need in missing), strict=True)
             message = f"No live node {', none '.join(what)}{runs}"
             found.append(Finding("error", job.name, message, " ".join(dict.fromkeys(hints))))
-    return [*found, *_of_earlier_versions(jobs, have, due)]
+    return [*found, *_of_earlier_versions(jobs, have, waiting)]
 
 
-def _of_earlier_versions(jobs: Sequence[JobRecord], have: Having, due: Sequence[RunRecord]) -> list[Finding]:
-    """Runs of earlier versions that need what no live node has: a release took it away."""
+def _of_earlier_versions(jobs: Sequence[JobRecord], have: Having, waiting: Sequence[RunRecord]) -> list[Finding]:
+    """Runs of earlier versions that need what no live node has: a release took it away. One finding for each job and
+    version, which names the oldest run."""
     present = {job.name: job for job in jobs}
-    found = []
-    for run in due:
+    stuck: defaultdict[tuple[str, int], list[RunRecord]] = defaultdict(list)
+    for run in waiting:
         job = present.get(run.job_name)
-        lacking = set() if run.requires is None else have.lacking(run.requires.handlers)
-        if job is None or run.version == job.version or not lacking:
+        if job is None or run.version == job.version or run.waiting_for == WaitingFor.REGISTRATION:
             continue
+        if run.requires is not None and have.lacking(run.requires.handlers):
+            stuck[run.job_name, run.version].append(run)
+    found = []
+    for (name, version), runs in stuck.items():
+        job, run = present[name], min(runs, key=lambda each: each.scheduled_time)
+        lacking = set() if run.requires is None else have.lacking(run.requires.handlers)
         what = ", none ".join(told(need)[0] for need in sorted(lacking))
-        message = f"{run.run_id} of version {run.version} waits: no live node {what}"
+        which = f"{run.run_id} of version {version} waits"
+        if len(runs) > 1:
+            which = f"{run.run_id} and {len(runs) - 1} more of version {version} wait"
+        message = f"{which}: no live node {what}"
         hint = f"It goes on under version {job.version}, or ends FAILED, once handler_grace is over."
         if not lacking.isdisjoint(job.definition.handlers):
             hint = f"Version {job.version} needs it too: deploy the code that has it, or change the job."
-        found.append(Finding("warning", run.job_name, message, hint))
+        found.append(Finding("warning", name, message, hint))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from horae.core.decision import Decision
+from horae.core.decision import MAX_ATTEMPTS, Decision
 from horae.core.window import Window
 
 _CLAUSES_A_DRAW = 2
@@ -37,10 +37,11 @@ class Effort:
         """One slot was looked at, and a start in its window decided."""
         self.slots -= 1
         if window is not None and decision is not None:
-            self.draws -= decision.attempts * _weight(window)
+            days = window.length.days if window.exact and decision.attempts >= MAX_ATTEMPTS else 0
+            self.draws -= (decision.attempts + days) * _weight(window)
 
 
 def _weight(window: Window) -> int:
     rules = window.constraints.rules()
-    clauses = sum(map(len, rules.only)) + len(rules.avoid)
+    clauses = sum(map(len, (*rules.only, *rules.avoid)))
     return 1 + clauses // _CLAUSES_A_DRAW

@@ -6,36 +6,36 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from horae.control.preview import local_text
-from horae.core.decision import DecisionRequest, explain
+from horae.control.verdict_facts import standing
+from horae.core.chance import HINT as EXACT_HINT
+from horae.core.chance import narrow_odds
+from horae.core.decision import MAX_ATTEMPTS, DecisionRequest, explain
 from horae.core.duration import format_duration
-from horae.core.instant import rfc3339
-from horae.core.lifecycle import JobState, RunState
-from horae.core.policy import Bounded, Queue
+from horae.core.instant import rfc3339, shifted
+from horae.core.lifecycle import JobState
+from horae.core.policy import Bounded
 from horae.core.schedule import Schedule
 from horae.core.succession import Stage, stage_at
-from horae.core.wait import STUCK, LiveNode, lacking_node
+from horae.core.verdict import Facts, Verdict, judge_start
 from horae.core.zone import zone
-from horae.store.port import JobRecord, RunRecord
+from horae.store.port import JobRecord, Origin, RunRecord
 
 MOST_CANDIDATES = 8
-_OVERLAPS = {
-    "skip": "the new run would be recorded SKIPPED",
-    "allow": "the new run would start beside them",
-    "coalesce": "the new run would wait, and stand for all that wait",
-    "replace": "they would be cancelled, and the new run start after them",
-}
 Line = tuple[str, str]
 
 
+def explained_slot(job: JobRecord, now: datetime, at: datetime | None = None) -> datetime | None:
+    """The scheduled time that is explained: `at`, or the next one; None where there is none."""
+    if job.schedule is None or job.definition.fault is not None:
+        return None
+    return at if at is not None else job.schedule.next(max(job.planned_until, now))
+
+
 def explain_job(
-    job: JobRecord,
-    active: Sequence[RunRecord],
-    nodes: Sequence[LiveNode],
-    now: datetime,
-    at: datetime | None = None,
+    job: JobRecord, active: Sequence[RunRecord], facts: Facts, slot: datetime | None, now: datetime
 ) -> list[Line]:
-    """The trace for the slot at `at`, or for the next one. `active` are its runs that have not ended, which say what
-    they wait for; `nodes` are alive."""
+    """The trace for `slot`, which `explained_slot` names. `active` are the job's runs that have not ended, which say
+    what they wait for."""
     schedule = job.schedule
     lines: list[Line] = [("job", f"{job.name}, version {job.version}, owned by {job.owner}"), ("state", _state(job))]
     lines += [
@@ -43,6 +43,8 @@ def explain_job(
         for run in active
         if run.waiting_for is not None
     ][:MOST_CANDIDATES]
+    if job.definition.fault is not None:
+        return [*lines, ("definition", f"cannot be read here, so nothing starts: {job.definition.fault}")]
     if schedule is None:
         return [*lines, ("schedule", "none: it runs only when somebody asks")]
     own = job.definition.spec.schedule
@@ -54,7 +56,6 @@ def explain_job(
         if stage.until > max(job.planned_until, now)
     ]
     lines.append(("cursor", f"slots up to {rfc3339(job.planned_until)} have been decided"))
-    slot = at if at is not None else schedule.next(max(job.planned_until, now))
     if slot is None:
         return [*lines, ("next", "no slot is left")]
     if not schedule.matches(slot):
@@ -66,8 +67,10 @@ def explain_job(
     chosen = _window(lines, job, slot)
     if chosen is None:
         return lines
-    _rules(lines, job, active, chosen, stage_at(job.former, slot))
-    lines.append(("verdict", _verdict(job, active, nodes, chosen, now)))
+    verdict = judge_start(job.definition.settings, facts, slot, chosen, now)
+    _rules(lines, job, verdict, chosen, stage_at(job.former, slot))
+    made = next((run for run in active if run.scheduled_time == slot and run.origin is Origin.SCHEDULE), None)
+    lines.append(("verdict", _verdict(job, made, verdict, chosen)))
     return lines
 
 
@@ -86,7 +89,7 @@ def _state(job: JobRecord) -> str:
 
 
 def _window(lines: list[Line], job: JobRecord, slot: datetime) -> datetime | None:
-    """When the run starts; None where no moment of its window will do."""
+    """When the run starts; None where its window finds none."""
     stage = stage_at(job.former, slot)
     own = (job.definition.settings.window, job.definition.spec.schedule)
     window, schedule = own if stage is None else (stage.window, stage.schedule)
@@ -108,24 +111,23 @@ def _window(lines: list[Line], job: JobRecord, slot: datetime) -> datetime | Non
     left = len(trace.candidates) - MOST_CANDIDATES
     if left > 0:
         lines.append(("candidates", f"{left} more were drawn"))
+    if decision.attempts > MAX_ATTEMPTS:
+        lines.append(("exact", f"{MAX_ATTEMPTS} draws found no allowed time, so one of those allowed was picked"))
+    odds = narrow_odds(job.name, schedule, window, slot)
+    if odds is not None:
+        lines.append(("odds", f"{odds}. {EXACT_HINT}"))
     if decision.chosen_time is None:
         lines.append(("verdict", f"UNSCHEDULABLE: {decision.reason}"))
         return None
     return decision.chosen_time
 
 
-def _rules(
-    lines: list[Line],
-    job: JobRecord,
-    active: Sequence[RunRecord],
-    chosen: datetime,
-    stage: Stage | None,
-) -> None:
+def _rules(lines: list[Line], job: JobRecord, verdict: Verdict, chosen: datetime, stage: Stage | None) -> None:
     settings = job.definition.settings
-    late = chosen + settings.misfire_grace
+    late = shifted(chosen, settings.misfire_grace)
     told = settings.recovery if isinstance(settings.recovery, str) else _bounded(settings.recovery)
     lines.append(("misfire", f"after {rfc3339(late)} it counts as missed; then recovery is {told}"))
-    lines.append(("overlap", _overlap(settings.overlap, active)))
+    lines.append(("overlap", verdict.overlap))
     if stage is None:
         lines += _of_run(job, chosen)
     else:
@@ -133,24 +135,14 @@ def _rules(
         lines.append(("version", told))
 
 
-def _verdict(
-    job: JobRecord, active: Sequence[RunRecord], nodes: Sequence[LiveNode], chosen: datetime, now: datetime
-) -> str:
-    """Ends in "starts" only where nothing but time stands in the way, as far as can be known now."""
+def _verdict(job: JobRecord, made: RunRecord | None, verdict: Verdict, chosen: datetime) -> str:
+    """Ends in "starts" only where nothing but time stands in the way, as far as can be known now. `made` is the run of
+    this very time, where there is one already."""
+    if made is not None:
+        return f"run {made.run_id} of this time {standing(made)}"
     if job.state is not JobState.ENABLED:
         return f"would start at {rfc3339(chosen)}, were it ENABLED"
-    lacking = lacking_node(job.definition.requirements, nodes)
-    if lacking is not None:
-        return f"does not start at {rfc3339(chosen)} as things are: it waits for {lacking.reason}, {lacking.detail}"
-    stuck = next((run for run in active if run.waiting_for in STUCK), None)
-    settings = job.definition.settings
-    gives_way = settings.overlap in ("allow", "replace") or (settings.overlap == "coalesce" and settings.owes_once)
-    if stuck is not None and not gives_way:
-        told = f"{stuck.run_id} comes first, and waits for {stuck.waiting_for}: {stuck.waiting_detail}"
-        return f"does not start at {rfc3339(chosen)} as things are: {told}"
-    ahead = chosen - now
-    when = f"in {format_duration(timedelta(seconds=int(ahead.total_seconds())))}" if ahead > timedelta(0) else "due"
-    return f"starts at {rfc3339(chosen)} ({when})"
+    return verdict.text
 
 
 def _of_run(job: JobRecord, chosen: datetime) -> list[Line]:
@@ -158,7 +150,7 @@ def _of_run(job: JobRecord, chosen: datetime) -> list[Line]:
     spec, settings = job.definition.spec, job.definition.settings
     lines: list[Line] = []
     if settings.deadline is not None:
-        lines.append(("deadline", f"not started by {rfc3339(chosen + settings.deadline)} it is MISSED"))
+        lines.append(("deadline", f"not started by {rfc3339(shifted(chosen, settings.deadline))} it is MISSED"))
     lines += [
         ("depends on", f"{name}: its latest run since the slot before must be COMPLETED") for name in spec.depends_on
     ]
@@ -170,25 +162,23 @@ def _of_run(job: JobRecord, chosen: datetime) -> list[Line]:
         lines.append(("node", f"needs one with: {', '.join(each.strip() for each in sorted(job.definition.handlers))}"))
     retry = settings.retry
     tries = "until the next slot" if retry.max_retries is None else f"{retry.max_retries} more times"
-    if retry.max_retries != 0:
+    if retry.max_retries == 0:
+        lines.append(("retry", "none: its first failure counts"))
+    else:
         lines.append(("retry", f"{tries}, first after {format_duration(_length(retry.interval))}"))
+    limit = settings.execution_timeout
+    told = (
+        f"after {format_duration(limit)} it is cancelled"
+        if limit is not None
+        else "none: it may take as long as it does"
+    )
+    lines.append(("timeout", told))
     return lines
 
 
 def _length(value: object) -> timedelta:
     assert isinstance(value, timedelta)
     return value
-
-
-def _overlap(policy: str | Queue, active: Sequence[RunRecord]) -> str:
-    if not active:
-        return f"{policy if isinstance(policy, str) else 'queue'}; nothing is under way"
-    running = sum(1 for run in active if run.state is RunState.RUNNING)
-    under_way = f"{len(active)} run{'' if len(active) == 1 else 's'} not ended ({running} RUNNING)"
-    if isinstance(policy, Queue):
-        room = "" if policy.limit is None else f", if no more than {policy.limit} wait"
-        return f"{under_way}: the new run would line up{room}"
-    return f"{under_way}: {_OVERLAPS[policy]}"
 
 
 def _bounded(policy: Bounded) -> str:

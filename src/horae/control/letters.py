@@ -1,6 +1,8 @@
-"""Words for a terminal: text of strangers made fit for it, and counts."""
+"""Words for a terminal: text of strangers made fit for it, counts, and words that were probably meant."""
 
 from __future__ import annotations
+
+from horae.core.shape import did_you_mean as did_you_mean
 
 
 def harmless(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from horae.control.comparing import Compared, Comparison
@@ -11,8 +12,9 @@ from horae.core.access import LOCAL_NAME, Privilege
 from horae.core.dependency import find_cycle
 from horae.core.needs import needs, told
 from horae.core.shape import did_you_mean
+from horae.core.slot import check_time, check_window
 from horae.core.wanted import Wanted
-from horae.errors import DependencyCycle, HoraeError, shown
+from horae.errors import DependencyCycle, HoraeError, InvalidTime, InvalidWindow, shown
 from horae.security.access import Gate
 from horae.store.port import JobRecord
 from horae.store.vault import Vault
@@ -39,6 +41,7 @@ async def objections(
     allowed = [each for each in comparison.changing if each.name not in refused]
     found = [_taken(name, gate.who.name) for name in comparison.hidden]
     found += _of_definitions(comparison.changing)
+    found += _of_times(comparison.changing, now)
     found += _of_pools(allowed, {*known["pools"], *wanted.pools}, gate)
     found += await _of_people(vault, allowed, gate)
     found += _of_dependencies(comparison, present, known["jobs"], {each.name for each in allowed})
@@ -65,6 +68,21 @@ def _of_definitions(changing: Iterable[Compared]) -> list[Finding]:
             )
             hint = "Choose another name, or define it from its own namespace."
             found.append(Finding("error", each.name, message, hint))
+    return found
+
+
+def _of_times(changing: Iterable[Compared], now: datetime) -> list[Finding]:
+    found = []
+    for each in changing:
+        present = None if each.present is None else each.present.definition.spec
+        schedule = each.spec.schedule
+        if schedule is not None:
+            schedule = schedule.anchored(now if each.present is None else each.present.created_at)
+        try:
+            check_time(replace(each.spec, schedule=schedule), present, each.settings.misfire_grace, now)
+            check_window(each.spec, each.settings.window, now)
+        except (InvalidTime, InvalidWindow) as error:
+            found.append(Finding("error", each.name, error.message, error.hint or ""))
     return found
 
 

@@ -22,7 +22,11 @@ class People:
     """Everything about who may do what, in the name of whoever the gate was made for."""
 
     def __init__(
-        self, vault: Vault, gate: Gate, keyring: Callable[[], Keyring], known: Callable[[str, Any], Any]
+        self,
+        vault: Vault,
+        gate: Gate,
+        keyring: Callable[[], Keyring],
+        known: Callable[[str, Any, Mapping[str, Any]], Any],
     ) -> None:
         """`keyring` gives the master keys, and is asked only when one is needed. `known` checks a setting's value and
         gives it back in its own type; it raises where there is no such setting."""
@@ -120,7 +124,8 @@ class People:
     async def set_setting(self, name: str, value: Any) -> None:
         """`value` None takes it back."""
         await self._gate.require_admin(f"set {name}")
-        await self._vault.set_setting(name, self._known(name, value), by=self._by)
+        checked = self._known(name, value, await self._vault.settings())
+        await self._vault.set_setting(name, checked, by=self._by)
 
     # ---- secrets -----------------------------------------------------------------------------------------------------
 

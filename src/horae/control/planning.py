@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from horae.control.comparing import ASSUMED, Comparison, compare, durations, prospects, update_of
 from horae.control.doctor import Finding, Having
+from horae.control.former_timeouts import former_timeouts
 from horae.control.objections import objections
 from horae.control.planned import CHANGED, CREATED, REMOVED, JobChange, Loads, Plan
 from horae.control.queries import PAGE
@@ -111,6 +112,7 @@ async def plan_changes(service: Service, wanted: Wanted, asked: Asked, told: Tol
     have = Having([node for node in nodes if node.is_live])
     found = await objections(service.store, service.gate, wanted, compared, read.jobs, known, have, read.now)
     waiting = await _waiting(service, read)
+    former = await former_timeouts(service.store, read.jobs)
     seen = await asyncio.to_thread(_looked_ahead, compared, read, waiting, lengths, asked, told)
     outlook = seen.outlook
     otherwise = ASSUMED if asked.seconds is None else asked.seconds
@@ -136,7 +138,7 @@ async def plan_changes(service: Service, wanted: Wanted, asked: Asked, told: Tol
         ),
         owed=seen.owed,
         findings=(*found, *seen.findings),
-        notes=(*notes(wanted, compared, read.jobs, have, read.now), *seen.notes),
+        notes=(*notes(wanted, compared, read.jobs, have, read.now), *seen.notes, *([former] if former else [])),
         running=len(running),
         running_more=len(running) >= MOST_RUNNING,
         concerned=compared.concerned,

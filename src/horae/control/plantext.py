@@ -151,7 +151,8 @@ def _occurrences(paper: Paper, job: Plain, plan: Plain) -> Iterator[str]:
     counts = [f"+{seen['added']}", f"-{seen['removed']}", f"~{seen['moved']} moved", f"={seen['kept']} kept"]
     later = f"; the next is {seen['next_after']}" if seen["next_after"] else ""
     earlier = f"; the next was {seen['next_before']}" if seen["next_before"] else ""
-    yield f"      occurrences: {'  '.join(counts)}{later}{earlier}"
+    lost = f"; {counted(seen['unschedulable'], 'slot')} cannot start" if seen["unschedulable"] else ""
+    yield f"      occurrences: {'  '.join(counts)}{lost}{later}{earlier}"
     for sign, colour, total, found in (
         ("+", "green", seen["added"], seen["first_added"]),
         ("-", "red", seen["removed"], seen["first_removed"]),

@@ -10,8 +10,11 @@ from heapq import merge
 from typing import Any
 
 from horae.control.effort import Effort
+from horae.core.chance import HINT as EXACT_HINT
+from horae.core.chance import narrow_odds
+from horae.core.constraint import clauses_text
 from horae.core.daylight import DaylightEffect, daylight_effects
-from horae.core.decision import Decision, Explanation, decide, explain
+from horae.core.decision import MAX_ATTEMPTS, Decision, Explanation, decide, explain
 from horae.core.duration import format_duration
 from horae.core.instant import FIRST, LAST, aware, instant, rfc3339, seconds_of
 from horae.core.interval import Every, Iso8601
@@ -19,7 +22,8 @@ from horae.core.krontab import KrontabJob, find_job, read_jobs
 from horae.core.lint import Finding, lint_jobs
 from horae.core.schedule import Cron, Schedule
 from horae.core.window import Window
-from horae.core.zone import Zone, zone
+from horae.core.zone import Zone
+from horae.core.zone import zone as zone
 from horae.errors import InvalidCron, InvalidInput, InvalidTime, shown
 
 __all__ = [
@@ -29,11 +33,13 @@ __all__ = [
     "Occurrence",
     "Preview",
     "Schedule",
+    "clauses_text",
     "explain_slot",
     "explanation_dict",
     "find_job",
     "jobs_of",
     "lint_files",
+    "narrow_note",
     "preview",
     "preview_jobs",
     "read_schedule",
@@ -44,6 +50,8 @@ __all__ = [
 MOST_OCCURRENCES = 10_000
 MOST_PASSED = 10_000
 """Slots that have passed among which those are looked for whose start is still to come; the nearest."""
+MOST_JUDGED = 20
+"""Jobs of a file whose windows are judged; `lint` judges all."""
 MOST_WALKED = 200_000
 MOST_DRAWN = 500_000
 """What a person at a terminal waits for; whoever has others waiting gives less."""
@@ -186,12 +194,23 @@ def preview_jobs(
         if not job.suspend or len(jobs) == 1
     )
     found = _preview(title, subjects, start, count, effort)
-    return replace(found, note="; ".join(filter(None, (note, found.note))) or None)
+    narrow = [
+        f"{job.name}: {odds}"
+        for job in jobs[:MOST_JUDGED]
+        if (odds := narrow_odds(job.name, job.schedule, job.window, start)) is not None
+    ]
+    return replace(found, note="; ".join(filter(None, (note, *narrow, found.note))) or None)
 
 
 def explain_slot(job: KrontabJob, at: datetime) -> tuple[Explanation, bool]:
     """Everything that decides the job's run with nominal time `at`, and whether `at` is one of its occurrences."""
     return explain(job.window.request(job.name, at, job.schedule.tz)), job.schedule.matches(at)
+
+
+def narrow_note(job: KrontabJob, now: datetime) -> str | None:
+    """What to know of a job whose constraints leave so little of its window that draws may find nothing."""
+    odds = narrow_odds(job.name, job.schedule, job.window, now)
+    return None if odds is None else f"{odds}. {EXACT_HINT}"
 
 
 def lint_files(texts: Mapping[str, str], now: datetime) -> tuple[Finding, ...]:
@@ -323,6 +342,7 @@ def explanation_dict(explanation: Explanation, *, is_occurrence: bool) -> dict[s
         "window_length": format_duration(decision.window_end - decision.window_start),
         "seed_strategy": request.seed_strategy,
         "salt": request.salt,
+        "exact": request.exact,
         "seed_input": explanation.seed_input,
         "constraints": request.constraints.to_dict(),
         "is_occurrence": is_occurrence,
@@ -334,6 +354,7 @@ def explanation_dict(explanation: Explanation, *, is_occurrence: bool) -> dict[s
                 "local": local_text(each.time, zone(request.timezone)),
                 "accepted": each.objection is None,
                 "objection": each.objection,
+                "is_picked": each.attempt > MAX_ATTEMPTS,
             }
             for each in explanation.candidates
         ],

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from math import inf
 
 from horae.control.commands import Asking
-from horae.control.explaining import Line, explain_job
-from horae.control.wait_facts import Readable, live_nodes, with_waits
+from horae.control.explaining import Line, explain_job, explained_slot
+from horae.control.verdict_facts import start_facts
+from horae.control.wait_facts import Readable, with_waits
 from horae.core import ids
 from horae.core.access import Privilege
+from horae.core.duration import DurationLike, parse_duration
 from horae.core.job import job_not_found
 from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import chosen
 from horae.core.report import Report, build_report
-from horae.errors import InvalidInput, shown
+from horae.core.verdict import Facts
+from horae.errors import InvalidInput, WaitExpired, shown
 from horae.security.access import Gate
 from horae.store.port import History, JobRecord, RunRecord
 
 PAGE = 1000
 VIEW = Privilege.VIEW_JOB_HISTORY
+
+
+_FIRST_LOOK, _LAST_LOOK = 0.01, 0.5
+"""Seconds between two looks at a run that is waited for: few at first, since most runs are short."""
+
+
+def wait_seconds(timeout: DurationLike | None) -> float | None:
+    return None if timeout is None else parse_duration(timeout).total_seconds()
+
+
+def wait_expired(run_id: str, job: str, state: str, timeout: object) -> WaitExpired:
+    return WaitExpired(
+        f"Run {run_id} of job {shown(job)} is still {state} after {timeout}",
+        hint=f"It goes on: wait again, or look at what it waits for with horae run show {run_id}.",
+        details={"run_id": run_id, "state": str(state)},
+    )
 
 
 class Queries(Asking):
@@ -72,12 +93,21 @@ class Queries(Asking):
 
     async def explain(self, job: JobRecord, now: datetime, at: datetime | None = None) -> list[Line]:
         """Why the job's run for the slot at `at`, or for the next one, starts or does not."""
-        active = await self.active(job.name)
-        return explain_job(job, active, await self._asked(lambda: live_nodes(self._catalog)), now, at)
+        await self._look_at(job.name)
+        stored = await self._asked(lambda: self._store.runs(job=job.name, active=True, limit=PAGE))
+        active, slot = await self._waits(stored), explained_slot(job, now, at)
+        facts = Facts()
+        if slot is not None:
+            around = (job, stored, active, slot, now)
+            facts = await self._asked(lambda: start_facts(self._catalog, *around, names_others=self._sees_all))
+        return explain_job(job, active, facts, slot, now)
+
+    @property
+    def _sees_all(self) -> bool:
+        return self._gate is None or self._gate.seen() is None
 
     async def _waits(self, runs: Sequence[RunRecord]) -> list[RunRecord]:
-        sees_all = self._gate is None or self._gate.seen() is None
-        return await self._asked(lambda: with_waits(self._catalog, runs, names_others=sees_all))
+        return await self._asked(lambda: with_waits(self._catalog, runs, names_others=self._sees_all))
 
     async def _look_at(self, name: str) -> None:
         if self._gate is not None:
@@ -93,6 +123,21 @@ class Queries(Asking):
     async def report(self, run_id: str) -> Report:
         history = await self.history(run_id)
         return build_report(history.run, history.tasks)
+
+    async def wait(self, run_id: str, timeout: DurationLike | None = None) -> Report:
+        """The report of a run once it has ended. Raises WaitExpired where it has not after `timeout`, RunNotFound."""
+        limit = wait_seconds(timeout)
+        loop = asyncio.get_running_loop()
+        began, pause = loop.time(), _FIRST_LOOK
+        while True:
+            history = await self.history(run_id)
+            if history.record.completed_at is not None:
+                return build_report(history.run, history.tasks)
+            left = inf if limit is None else began + limit - loop.time()
+            if left <= 0:
+                raise wait_expired(history.record.run_id, history.record.job_name, history.record.state, timeout)
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LAST_LOOK)
 
     async def output(self, attempt_id: str) -> str:
         ids.checked_id(attempt_id, ids.ATTEMPT)

@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 
 from horae.control.comparing import Compared, Comparison, job_view
 from horae.control.doctor import Finding, Having
+from horae.core.chance import HINT as EXACT_HINT
+from horae.core.chance import narrow_odds
 from horae.core.duration import format_duration
-from horae.core.forecast import Outlook
-from horae.core.instant import rfc3339
+from horae.core.forecast import Forecast, Outlook
+from horae.core.instant import rfc3339, shifted
 from horae.core.lifecycle import JobState
 from horae.core.owing import Owed, owed, runs_at_once
 from horae.core.prospect import Prospect, changed_view
@@ -39,13 +41,29 @@ def foreseen(outlook: Outlook, compared: Comparison, now: datetime) -> list[Find
             hint = "Plan where its module can be imported, to see its occurrences."
             found.append(Finding("warning", name, message, hint))
     for name, seen in sorted(outlook.forecasts.items()):
-        if name in changing and seen.unschedulable and not seen.starts:
-            slots = "Its only slot" if seen.unschedulable == 1 else f"None of its {seen.unschedulable} slots"
-            can = "cannot start" if seen.unschedulable == 1 else "can start"
-            message = f"Job {shown(name)}: {slots[0].lower()}{slots[1:]} until {rfc3339(seen.until)} {can}"
-            hint = "Give it a longer window, or fewer constraints."
-            found.append(Finding("warning", name, f"{message}: its window leaves no moment", hint))
+        if name not in changing:
+            continue
+        spec = changing[name].spec
+        odds = narrow_odds(name, spec.schedule, changing[name].settings.window, now)
+        if odds is not None:
+            message = f"Job {shown(name)}: {odds}; until {rfc3339(seen.until)} {_lost(seen)}"
+            found.append(Finding("warning", name, message, EXACT_HINT))
+        elif seen.unschedulable and not seen.starts:
+            message = (
+                f"Job {shown(name)}: {_lost(seen)} until {rfc3339(seen.until)}: only and avoid leave no time for it"
+            )
+            hint = "Let the schedule leave those slots out, or only and avoid leave a time in their windows."
+            found.append(Finding("warning", name, message, hint))
     return found
+
+
+def _lost(seen: Forecast) -> str:
+    total = seen.unschedulable + seen.starts
+    return (
+        "its only slot cannot start"
+        if seen.unschedulable == total == 1
+        else f"{seen.unschedulable} of {total} slots cannot start"
+    )
 
 
 def _answers(each: Compared, now: datetime) -> bool:
@@ -112,7 +130,7 @@ def _late(each: Compared, schedule: Once, now: datetime) -> list[str]:
     view = changed_view(None, each.name, schedule, each.settings, each.spec.state, now, IMMEDIATE)
     if view is None:
         return []
-    behind = replace(view, planned_until=schedule.at - _SECOND, first_seen=True)
+    behind = replace(view, planned_until=shifted(schedule.at, -_SECOND), first_seen=True)
     grace = f"its grace of {format_duration(each.settings.misfire_grace)}"
     at = f"{each.name}: its only slot, {rfc3339(schedule.at)}, has passed"
     if runs_at_once(behind, now):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -36,7 +36,7 @@ class Kept(Store, Vault, Board, Visitors, Protocol):
     """A catalog: jobs and runs, people and their rights, what is shown of it, who comes over the network."""
 
 
-def nothing_known(name: str, value: Any) -> Any:
+def nothing_known(name: str, value: Any, others: Mapping[str, Any]) -> Any:
     return value
 
 
@@ -49,7 +49,7 @@ class Service:
         who: Principal = LOCAL,
         *,
         keyring: Callable[[], Keyring] | None = None,
-        known: Callable[[str, Any], Any] = nothing_known,
+        known: Callable[[str, Any, Mapping[str, Any]], Any] = nothing_known,
         alone: bool = True,
     ) -> None:
         """`alone`: whether each verb is a transaction of its own; else `store` is one of `together`."""
@@ -74,7 +74,9 @@ class Service:
         if not self.gate.is_open:
             await self.gate.require(VIEW, action="read sys.*")
         async with turns(self.store).taken(self.who.name):
-            return await self.store.select(sql, most=most, seconds=seconds)
+            # Only those who opened the store themselves have Horae's login anyway.
+            own = self.gate.is_open and self.who.name == LOCAL_NAME
+            return await self.store.select(sql, most=most, seconds=seconds, own=own)
 
     async def require_alter(self, job: JobRecord) -> None:
         await self.gate.require(Privilege.ALTER_JOB, job.name, owner=job.owner, action="change it")

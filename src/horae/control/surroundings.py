@@ -41,6 +41,8 @@ class Surroundings:
     skew: float | None = None
     """Seconds that the store's clock is ahead of this machine's; None: it is this machine's."""
     external: bool | None = None
+    sandbox: str | None = None
+    """Why this machine cannot give programs the sandbox that the configuration asks for."""
     """Whether programs may be started here."""
     keys: frozenset[str] | None = None
     """Ids of the master keys that are here."""
@@ -150,7 +152,7 @@ def _disk(around: Surroundings) -> Checked:
 async def _zone_data(store: Kept) -> Checked:
     """The latest decision in a window tells with which zone data its node works."""
     latest = await store.select(
-        "SELECT tzdata_version, core_version FROM sys.run_windows ORDER BY run_no DESC LIMIT 1", most=1
+        "SELECT tzdata_version, core_version FROM sys.run_windows ORDER BY run_no DESC LIMIT 1", most=1, own=True
     )
     said = f"tzdata {TZDATA_VERSION}"
     if not latest or latest[0][0] == TZDATA_VERSION:
@@ -179,6 +181,11 @@ def _programs(jobs: list[JobRecord], around: Surroundings) -> Iterator[Checked]:
     if around.external is None:
         return
     users = [job.name for job in jobs if EXTERNAL in job.definition.handlers and job.state is not JobState.DISABLED]
+    if around.external and around.sandbox is not None:
+        hint = "A node here would start no programs, and their runs would wait for `sandbox`."
+        fault = Fault("warning", "programs", users[0] if users else "programs", around.sandbox, hint)
+        yield Checked("programs", "allowed here, but without their sandbox", (fault,))
+        return
     if around.external or not users:
         yield Checked("programs", "allowed here" if around.external else "not allowed here, and no job needs them")
         return
@@ -202,7 +209,7 @@ async def _trail(store: Kept) -> Checked:
 
 async def _definitions(store: Kept, defined: frozenset[str]) -> Checked:
     """Jobs that came from code, and that the code which was looked at does not have any more."""
-    rows = await store.select("SELECT job_name FROM sys.jobs WHERE registered IS NOT NULL ORDER BY job_name")
+    rows = await store.select("SELECT job_name FROM sys.jobs WHERE registered IS NOT NULL ORDER BY job_name", own=True)
     gone = [name for (name,) in rows if name not in defined]
     faults = tuple(
         Fault(

@@ -11,9 +11,10 @@ from horae.control.queries import VIEW, Queries
 from horae.control.wait_facts import Readable, with_waits
 from horae.core import ids
 from horae.core.job import JobSpec
-from horae.errors import JobNotFound
+from horae.errors import InvalidDefinition, JobNotFound
 from horae.security.access import Gate
 from horae.store.board import (
+    UNREADABLE,
     AuditEntry,
     JobsAsked,
     JobsPage,
@@ -138,4 +139,16 @@ class Views(Asking):
 
 def version_spec(version: VersionRecord) -> JobSpec:
     """What a version says. Raises what reading it does: schedules of users' own may be gone."""
-    return JobSpec.from_dict(version.definition)
+    if UNREADABLE in version.definition:
+        raise InvalidDefinition(
+            f"Version {version.version} cannot be read: its definition is no JSON object",
+            hint="Choose another version, or define the job anew.",
+        )
+    try:
+        return JobSpec.from_dict(version.definition)
+    except InvalidDefinition as error:
+        raise InvalidDefinition(
+            f"Version {version.version} cannot be read: {error.message}", hint=error.hint, details=error.details
+        ) from error
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise InvalidDefinition(f"Version {version.version} cannot be read: {type(error).__name__}: {error}") from error

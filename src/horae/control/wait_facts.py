@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from horae.core.dependency import dependency_window
 from horae.core.lifecycle import RunState
-from horae.core.wait import STUCK, Around, Holder, LiveNode, Pool, WaitingFor, WaitingRun, wait_of
+from horae.core.wait import STUCK, Around, Holder, LiveNode, Pool, Thread, WaitingFor, WaitingRun, wait_of
 from horae.errors import HoraeError
 from horae.store.board import Board
-from horae.store.port import NodeRecord, RunRecord, Store
+from horae.store.port import NodeRecord, RunRecord, Store, ThreadRecord
 from horae.store.vault import Vault
 
 SLOTS = "scheduler.max_concurrent_jobs"
@@ -49,7 +49,7 @@ async def live_nodes(store: Readable) -> list[LiveNode]:
     for node in alive:
         limit = concurrency_of(node, system)
         free = None if limit is None else limit - node.running
-        found.append(LiveNode(node.name or node.node, node.handlers, free))
+        found.append(LiveNode(node.name or node.node, node.handlers, free, node.sandbox))
     return found
 
 
@@ -91,12 +91,17 @@ async def look_around(
     pools = {run.requires.pool for run in waiting if run.requires is not None and run.requires.pool is not None}
     limited = any(run.requires is not None and run.requires.max_concurrent is not None for run in waiting)
     running = await store.runs(state=RunState.RUNNING, limit=LOOKED_AT) if pools or limited else ()
-    of_jobs: defaultdict[str, list[Holder]] = defaultdict(list)
-    of_pools: defaultdict[str, list[Holder]] = defaultdict(list)
+    of_jobs: defaultdict[str, list[Holder | Thread]] = defaultdict(list)
+    of_pools: defaultdict[str, list[Holder | Thread]] = defaultdict(list)
     for run in running:
         of_jobs[run.job_name].append(_holder(run))
         if run.requires is not None and run.requires.pool is not None:
             of_pools[run.requires.pool].append(_holder(run))
+    for left in await store.threads() if pools or limited else ():
+        if left.run_id not in {run.run_id for run in running}:
+            of_jobs[left.job_name].append(_thread(left))
+            if left.pool is not None:
+                of_pools[left.pool].append(_thread(left))
     limits = await store.pools() if pools else {}
     now = await store.now()
     return Around(
@@ -108,8 +113,27 @@ async def look_around(
         await _dependencies(
             store, [run for run in waiting if in_detail and run.waiting_for == WaitingFor.DEPENDENCIES]
         ),
+        await _threads(store, waiting),
         names_others,
     )
+
+
+async def threads_now(store: Readable) -> list[Thread]:
+    """Threads that work although their attempt has ended."""
+    return [_thread(each) for each in await store.threads()]
+
+
+def _thread(left: ThreadRecord) -> Thread:
+    return Thread(left.run_id, left.job_name, left.task_name, left.number, left.node_name or left.node)
+
+
+async def _threads(store: Readable, waiting: Sequence[RunRecord]) -> dict[str, list[Thread]]:
+    """By job: threads that still work, of jobs whose runs wait for runs before them."""
+    behind = [run for run in waiting if run.waiting_for == WaitingFor.PREVIOUS_RUN or run.state is RunState.QUEUED]
+    found: defaultdict[str, list[Thread]] = defaultdict(list)
+    for thread in await threads_now(store) if behind else ():
+        found[thread.job].append(thread)
+    return found
 
 
 def _with_wait(run: RunRecord, around: Around) -> RunRecord:
@@ -130,6 +154,7 @@ def waiting_run(run: RunRecord) -> WaitingRun:
         run.chosen_time,
         retry_count=run.retry_count,
         error=run.error,
+        scheduled_time=run.scheduled_time,
         **given,
     )
 
@@ -166,12 +191,13 @@ async def _dependencies(store: Readable, waiting: Sequence[RunRecord]) -> dict[s
         for name in run.requires.depends_on:
             if name not in known:
                 known[name] = await store.runs(job=name, limit=LOOKED_AT)
-            latest[name] = _latest(known[name], window.after, window.until)
+            latest[name] = latest_state(known[name], window.after, window.until)
         found[run.run_id] = latest
     return found
 
 
-def _latest(runs: Iterable[RunRecord], after: datetime | None, until: datetime) -> RunState | None:
+def latest_state(runs: Iterable[RunRecord], after: datetime | None, until: datetime) -> RunState | None:
+    """The state of the latest run with its scheduled time in the range; None where there is none."""
     within = [run for run in runs if run.scheduled_time <= until and (after is None or run.scheduled_time > after)]
     return max(within, key=lambda run: run.scheduled_time).state if within else None
 

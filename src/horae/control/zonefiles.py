@@ -13,7 +13,7 @@ from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
 from horae.core import tzif
-from horae.core.zone import REACH, Zone
+from horae.core.zone import REACH, Zone, ruled
 from horae.errors import InvalidFile, NotFound, UnknownZone, shown
 
 _LARGEST_ZONE = 1 << 20
@@ -37,8 +37,9 @@ class ZoneFiles:
         self.version = self._version()
 
     def find(self, zone: str) -> Zone:
-        """The clocks of a zone. Raises UnknownZone where there is none, InvalidFile where what is there is none."""
-        found = self._found.get(zone)
+        """The clocks of a zone; a rule is its own zone. Raises UnknownZone where there is none, and
+        InvalidFile where what is there is none."""
+        found = self._found.get(zone) or ruled(zone)
         if found is None:
             data = self._read(zone) if _NAME.fullmatch(zone) else None
             if data is None:

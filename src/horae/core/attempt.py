@@ -7,7 +7,8 @@ Retries always come first. Only a task that has used them up has failed, and onl
     retry_on_failure  as fail_fast, but no sibling starts while the task is being retried
 
 A task that itself says `continue` is spared by others' failures: it always gets its turn. One that has `continue` only
-from its job, or from defaults, is not.
+from its job, or from defaults, is not. Where the run is cancelled or runs out of time, a spared task still gets its
+turn after all others have stopped, but no retry, and only for as long as its `cancel_grace`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,24 @@ _BREATH = timedelta(seconds=1)
 """What is tried without end is tried once a second at most, whatever its interval."""
 
 
+LONGEST_REASON = 500
+"""Characters of an error that a reason repeats; the attempt has it whole."""
+
+
+def after_stop(outcome: AttemptState, *, timed_out: bool, saw: bool, is_done: bool) -> AttemptState:
+    """How an attempt has ended that was asked to stop; `outcome` is how it would have ended otherwise.
+
+    `timed_out`: its `task_timeout` was the reason, which outweighs everything it says. `saw`: the task learned of the
+    stop. `is_done`: it said that it had finished all the same. A task that returns without having looked has succeeded.
+    An error that it raises is kept with the attempt, but the attempt counts as stopped, not as failed.
+    """
+    if timed_out:
+        return AttemptState.TIMEOUT
+    if outcome is AttemptState.SUCCESS and (is_done or not saw):
+        return AttemptState.SUCCESS
+    return AttemptState.CANCELLED
+
+
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
     """A task run after one attempt. PENDING means it waits until `retry_at`; every other state is its end.
@@ -39,11 +58,19 @@ class TaskOutcome:
 
 
 def settle(
-    outcome: AttemptState, *, failures: int, lost: int, settings: Settings, attempt_id: str, now: datetime
+    outcome: AttemptState,
+    error: str | None = None,
+    *,
+    failures: int,
+    lost: int,
+    settings: Settings,
+    attempt_id: str,
+    now: datetime,
 ) -> TaskOutcome:
     """What becomes of a task run when one of its attempts ends.
 
-    `failures` and `lost` count its attempts that ended so, this one included; losses have a budget of their own.
+    `error` is what the attempt said. `failures` and `lost` count its attempts that ended so, this one included; losses
+    have a budget of their own.
     """
     moment = aware(now, "now")
     match outcome:
@@ -59,7 +86,7 @@ def settle(
                     wait = max(wait, _BREATH)
                 return TaskOutcome(TaskState.PENDING, moment + wait, f"retry {failures}")
             ended = TaskState.FAILED if outcome is AttemptState.FAILED else TaskState.TIMEOUT
-            return TaskOutcome(ended, reason=f"gave up after {failures} attempts" if failures > 1 else None)
+            return TaskOutcome(ended, reason=why(error, failures))
         case AttemptState.LOST:
             if settings.delivery == "at_most_once":
                 return TaskOutcome(TaskState.FAILED, reason="lost, and delivered at most once", stale=True)
@@ -68,6 +95,20 @@ def settle(
             return TaskOutcome(TaskState.PENDING, moment, "lost")
         case AttemptState.PENDING | AttemptState.RUNNING:
             raise IllegalTransition(f"An attempt that is {outcome} has not ended")
+
+
+def why(error: str | None, failures: int) -> str | None:
+    """Why a task failed: its last error, on one line, and how often it was tried where that was more than once."""
+    said = one_line(error or "")
+    if failures < 2:
+        return said or None
+    return f"{said} (after {failures} attempts)" if said else f"gave up after {failures} attempts"
+
+
+def one_line(text: str) -> str:
+    """The first line that says something, cut where it is too long to be read at a glance."""
+    line = next((each.strip() for each in text.splitlines() if each.strip()), "")
+    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +122,8 @@ class TaskView:
     retry_at: datetime | None = None
     is_spared: bool = False
     """Whether the task itself says `continue`."""
+    is_held: bool = False
+    """Whether the thread of an earlier attempt still works, so that the next one has to wait for it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", TaskState(self.state))
@@ -101,11 +144,17 @@ class Step:
 
 
 def next_step(
-    tasks: Sequence[TaskView], *, mode: str, now: datetime, cancelled: bool = False, stale: bool = False
+    tasks: Sequence[TaskView],
+    *,
+    mode: str,
+    now: datetime,
+    cancelled: bool = False,
+    stale: bool = False,
+    spares: bool = False,
 ) -> Step:
     """The run's next step. `cancelled`: the run was cancelled or ran out of time; `stale`: it may not be tried again.
 
-    Both stop every task.
+    Both stop every task; with `spares`, a cancelled run gives its spared tasks their turn.
     """
     moment = aware(now, "now")
     if all(task.state in TASK_RUNS.terminal for task in tasks):
@@ -114,18 +163,24 @@ def next_step(
     fatal = any(task.state in FAILURES and task.failure != "continue" for task in tasks)
 
     def stopped(task: TaskView) -> bool:
-        return cancelled or stale or (fatal and not task.is_spared)
+        if cancelled or stale:
+            has_turn = task.state is TaskState.RUNNING or not task.attempts
+            return stale or not (spares and task.is_spared and has_turn)
+        return fatal and not task.is_spared
 
     cancel = tuple(task.name for task in tasks if stopped(task) and _started(task))
     skip = tuple(task.name for task in tasks if stopped(task) and task.state is TaskState.PENDING and not task.attempts)
-    if cancelled or stale:
+    if stale or (cancelled and any(stopped(task) and task.state is TaskState.RUNNING for task in tasks)):
         return Step(cancel=cancel, skip=skip)
     waiting = _may_start([task for task in tasks if not stopped(task)], mode)
-    start = tuple(task.name for task in waiting if task.retry_at is None or task.retry_at <= moment)
+    start = tuple(
+        task.name for task in waiting if not task.is_held and (task.retry_at is None or task.retry_at <= moment)
+    )
     running = any(task.state is TaskState.RUNNING for task in tasks)
     park_until = None
     if not (start or running or cancel or skip):
-        park_until = min((task.retry_at for task in waiting if task.retry_at is not None), default=None)
+        times = (moment if task.retry_at is None else task.retry_at for task in waiting)
+        park_until = min(times, default=None)
     return Step(start, cancel, skip, park_until)
 
 

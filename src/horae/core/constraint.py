@@ -1,7 +1,8 @@
 """Constraints: at which wall times a chosen time may lie (`only`), and at which it must not (`avoid`).
 
 `only` is a list of clause sets. A time satisfies a set when it satisfies every clause in it, a clause when it matches
-any of its values; one satisfied set is enough. A time that matches any `avoid` clause is rejected.
+any of its values; one satisfied set is enough. A time that matches any `avoid` clause is rejected; of clauses given as
+`{"all": {…}}` it is rejected when it matches them all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 from horae.core.cron import DAY, HOUR, MONTH, WEEKDAY, FieldFault, FieldShape, parse_field
 from horae.errors import InvalidConstraint, InvalidTime, shown
 
+ALL = "all"
+"""The key of clauses that `avoid` takes together."""
 KINDS = ("hours", "dow", "dom", "months", "between", "dates")
 _SHAPES: dict[str, FieldShape] = {"hours": HOUR, "dow": WEEKDAY, "dom": DAY, "months": MONTH}
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -66,7 +69,8 @@ class Rules:
     """Constraints, understood."""
 
     only: tuple[tuple[Clause, ...], ...] = ()
-    avoid: tuple[Clause, ...] = ()
+    avoid: tuple[tuple[Clause, ...], ...] = ()
+    """Sets of clauses of which one that matches as a whole rejects; those of one clause come first."""
 
     def __bool__(self) -> bool:
         return bool(self.only or self.avoid)
@@ -77,9 +81,9 @@ class Rules:
         if self.only and not any(all(clause.matches(at) for clause in clauses) for clauses in self.only):
             failed = [[str(clause) for clause in clauses if not clause.matches(at)] for clauses in self.only]
             return "not in only " + " nor in only ".join("; ".join(texts) for texts in failed)
-        for clause in self.avoid:
-            if clause.matches(at):
-                return f"in avoid {clause}"
+        for clauses in self.avoid:
+            if all(clause.matches(at) for clause in clauses):
+                return f"in avoid {'; '.join(map(str, clauses))}"
         return None
 
 
@@ -101,8 +105,8 @@ class Constraints:
             sets = [_clauses(each, "only") for each in _dicts(self.only, "only")]
             # A set without clauses is satisfied by every time, and one satisfied set is enough.
             only = tuple(sets) if all(sets) else ()
-            avoid = tuple(clause for each in _dicts(self.avoid, "avoid") for clause in _clauses(each, "avoid"))
-            object.__setattr__(self, "_rules", Rules(only, avoid))
+            avoid = [found for each in _dicts(self.avoid, "avoid") for found in _avoided(each)]
+            object.__setattr__(self, "_rules", Rules(only, tuple(sorted(avoid, key=lambda found: len(found) > 1))))
         assert self._rules is not None
         return self._rules
 
@@ -113,8 +117,24 @@ class Constraints:
         if rules.only:
             data["only"] = [{clause.kind: clause.text for clause in clauses} for clauses in rules.only]
         if rules.avoid:
-            data["avoid"] = [{clause.kind: clause.text} for clause in rules.avoid]
+            sets = [{clause.kind: clause.text for clause in clauses} for clauses in rules.avoid]
+            data["avoid"] = [each if len(each) == 1 else {ALL: each} for each in sets]
         return data
+
+    def check_chosen(self) -> None:
+        """Raises InvalidConstraint where one dict of `avoid` has clauses of two kinds: its writer may mean that either
+        rejects, or that they do so together. `decide` reads it as the former; a definition has to say."""
+        for each in _dicts(self.avoid, "avoid"):
+            kinds = sorted({_kind(kind, "avoid") for kind in each if kind != ALL})
+            if len(kinds) > 1:
+                named = " and ".join(kinds)
+                apart = ", ".join(f'{{"{kind}": …}}' for kind in kinds)
+                together = ", ".join(f'"{kind}": …' for kind in kinds)
+                raise InvalidConstraint(
+                    f"Invalid avoid constraint: one set has {named}, which may mean either of them or both together",
+                    hint=f'Write avoid=[{apart}] to keep off each, or avoid={{"{ALL}": {{{together}}}}} to keep off '
+                    "the times that match all of them. In SQL: AVOID (…) AVOID (…), or AVOID ALL (…).",
+                )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Constraints) and self.rules() == other.rules()
@@ -138,7 +158,7 @@ def _kept(given: Any) -> Any:
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, Mapping):
-        return {key: _listed(value) for key, value in given.items()}
+        return {key: _kept(value) if isinstance(value, Mapping) else _listed(value) for key, value in given.items()}
     return tuple(_kept(each) for each in _listed(given)) if isinstance(given, Iterable) else given
 
 
@@ -158,6 +178,26 @@ def _dicts(given: Any, side: str) -> list[Mapping[str, Any]]:
         if not isinstance(each, Mapping):
             raise InvalidConstraint(f"Invalid {side} constraint {shown(each)}: must be a mapping")
     return list(listed)
+
+
+def _avoided(given: Mapping[str, Any]) -> list[tuple[Clause, ...]]:
+    """The sets of clauses of one dict of `avoid`: one for each clause, or one for those that it takes together."""
+    if ALL not in given:
+        return [(clause,) for clause in _clauses(given, "avoid")]
+    together = given[ALL]
+    if len(given) > 1 or not isinstance(together, Mapping):
+        reason = f"{ALL} takes a mapping of clauses, and stands alone" if len(given) == 1 else f"{ALL} stands alone"
+        hint = f'Write a list: avoid=[{{"{ALL}": {{…}}}}, {{…}}].'
+        raise InvalidConstraint(f"Invalid avoid constraint {shown(given)}: {reason}", hint=hint)
+    found = _clauses(together, "avoid")
+    return [found] if found else []
+
+
+def clauses_text(clauses: Mapping[str, Any]) -> str:
+    """One set of clauses of `Constraints.to_dict`, for people: `hours=8-10; dow=1-5`."""
+    together = clauses.get(ALL)
+    told = clauses if together is None else together
+    return "; ".join(f"{kind}={text}" for kind, text in told.items()) + ("" if together is None else " (together)")
 
 
 def _clauses(given: Mapping[str, Any], side: str) -> tuple[Clause, ...]:

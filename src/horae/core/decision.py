@@ -8,6 +8,8 @@ number of CORE_VERSION. What fixes it:
     draw        u = (next >> 11) / 2**53
     offset      floor(x * (W + 1)) seconds, clamped to [0, W]; x by the distribution, W the window in whole seconds
     attempts    at most 64; a candidate the constraints reject costs one; a window of nothing costs none
+    exact       only where asked for: after 64 rejected candidates draw 65 names one of the N seconds that are allowed,
+                in their order, the one at floor(u * N); without any the decision is unschedulable all the same
     bounds      both ends at full precision, then floored to whole seconds
 """
 
@@ -17,8 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
+from horae.core.allowance import allowed_stretches, second_at
 from horae.core.constraint import Constraints, Rules
 from horae.core.distribution import UNIFORM, Distribution, sampler
 from horae.core.duration import DurationLike, parse_duration
@@ -29,6 +33,9 @@ from horae.errors import InvalidConstraint, InvalidDecision, InvalidDuration, In
 CORE_VERSION = "1.0.0"
 MAX_ATTEMPTS = 64
 NO_CANDIDATE = "no candidate accepted within MaxAttempts"
+NO_SECOND = "no second of the window is allowed"
+LONGEST_EXACT = timedelta(days=366)
+"""The longest window that exact placement takes: a decision has to be quick."""
 MODES = ("after", "before", "around", "center")
 SEED_STRATEGIES = ("stable", "daily", "weekly")
 _WORD = (1 << 64) - 1
@@ -38,7 +45,8 @@ _FREE = Constraints()
 
 @dataclass(frozen=True, slots=True)
 class DecisionRequest:
-    """What a decision depends on, all of it. Checked by `decide`; `center` is another word for `around`."""
+    """What a decision depends on, all of it. Checked by `decide`; `center` is another word for `around`. `exact`: where
+    every draw is rejected, one of the allowed seconds is picked by the same seed."""
 
     identity: str
     nominal_time: datetime
@@ -49,6 +57,7 @@ class DecisionRequest:
     seed_strategy: Literal["stable", "daily", "weekly"] = "stable"
     salt: str = ""
     constraints: Constraints = _FREE
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,8 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None, other_
     second, fraction = elapsed.days * 86_400 + elapsed.seconds, elapsed.microseconds
     clocks = zone(request.timezone) if other_clocks is None else other_clocks
     first, last = _window(second, fraction, request.window_mode, request.window_duration)
+    if request.exact is not False:
+        check_exact(request.exact, timedelta(seconds=last - first))
     period_id = rfc3339(nominal)
     period_key = period_id if request.seed_strategy == "stable" else _period_key(request.seed_strategy, nominal, clocks)
     seed = sha256(_seed_input(request.identity, period_key, request.salt)).digest()
@@ -182,6 +193,14 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None, other_
             if objection is None:
                 chosen = candidate
                 break
+    if chosen is None and request.exact and width:
+        stretches = allowed_stretches(rules, clocks, first, last)
+        if stretches:
+            attempts += 1
+            draw = next(islice(draws(seed), MAX_ATTEMPTS, None))
+            chosen = second_at(stretches, draw)
+            if candidates is not None:
+                candidates.append(Candidate(attempts, draw, instant(chosen), None))
     return Decision._make(
         (
             period_id,
@@ -194,7 +213,7 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None, other_
             request.distribution,
             attempts,
             chosen is None,
-            NO_CANDIDATE if chosen is None else None,
+            None if chosen is not None else NO_SECOND if request.exact else NO_CANDIDATE,
             _meta(rules, attempts, accepted=chosen is not None, width=width) if rules else _NO_META,
             CORE_VERSION,
             TZDATA_VERSION,
@@ -205,6 +224,22 @@ def _decide(request: DecisionRequest, candidates: list[Candidate] | None, other_
 def _meta(rules: Rules, attempts: int, *, accepted: bool, width: int) -> ConstraintMeta:
     tried = attempts if width else 1
     return ConstraintMeta(len(rules.only), len(rules.avoid), tried - 1 if accepted else tried)
+
+
+def check_exact(exact: object, length: timedelta) -> None:
+    """Raises InvalidWindow unless `exact` is True or False, and True for a window that is not too long for it."""
+    if not isinstance(exact, bool):
+        raise InvalidWindow(f"Invalid exact {shown(exact)}: must be True or False")
+    if exact and length > LONGEST_EXACT:
+        reason = f"exact placement takes windows of at most {LONGEST_EXACT.days} days"
+        raise InvalidWindow(f"Invalid window duration {shown(str(length))}: {reason}", hint="Make the window shorter.")
+
+
+def bounds_of(request: DecisionRequest) -> tuple[int, int, int]:
+    """The first and the last second of a request's window, and that of its nominal time."""
+    elapsed = aware(request.nominal_time, "nominal_time") - EPOCH
+    second = elapsed.days * 86_400 + elapsed.seconds
+    return *_window(second, elapsed.microseconds, request.window_mode, request.window_duration), second
 
 
 def _window(second: int, fraction: int, mode: str, given: DurationLike) -> tuple[int, int]:

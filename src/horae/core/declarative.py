@@ -15,6 +15,7 @@ A minute that passed while nobody looked is owed once, and only to a task that h
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -101,12 +102,46 @@ def state_before_sleep(state: str, note: str | None) -> JobState | None:
     return next((before for before, text in SLEEPING_NOTES.items() if text == note), None)
 
 
+ESCAPE = "\u241b"
+"""Stands before the two digits of a byte in names that a job cannot have as they are: one that is rarely typed."""
+
+
 def job_name(task: str) -> str:
-    return PREFIX + task
+    return PREFIX + written_name(task)
+
+
+def written_name(task: str) -> str:
+    """The name of a task as jobs may have it. Any text that is not empty names a task, and a job has no blanks at the
+    ends of its name and no letters that cannot be shown: those are written as the bytes of their UTF-8."""
+    if task.isprintable() and task == task.strip() and ESCAPE not in task:
+        return task
+    inner = task.strip()
+    begin = task.find(inner) if inner else len(task)
+    return "".join(
+        letter
+        if begin <= place < begin + len(inner) and letter.isprintable() and letter != ESCAPE
+        else _escaped(letter)
+        for place, letter in enumerate(task)
+    )
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"{ESCAPE}{byte:02x}" for byte in letter.encode("utf-8", "surrogatepass"))
 
 
 def task_name(job: str) -> str:
-    return job.removeprefix(PREFIX)
+    """The name of a declarative job's task, as it was registered."""
+    name = job.removeprefix(PREFIX)
+    if ESCAPE not in name:
+        return name
+    return _ESCAPED.sub(lambda found: _unescaped(found[0]), name)
+
+
+_ESCAPED = re.compile(f"(?:{ESCAPE}[0-9a-f]{{2}})+")
+
+
+def _unescaped(text: str) -> str:
+    return bytes.fromhex(text.replace(ESCAPE, "")).decode("utf-8", "surrogatepass")
 
 
 def declared_spec(task: str, cron: Cron, delay: timedelta) -> JobSpec:
@@ -114,7 +149,7 @@ def declared_spec(task: str, cron: Cron, delay: timedelta) -> JobSpec:
 
     Raises InvalidName and InvalidDuration.
     """
-    return _pattern(delay).like(job_name(task), (TaskSpec(task, HANDLER),), cron)
+    return _pattern(delay).like(job_name(task), (TaskSpec(written_name(task), HANDLER),), cron)
 
 
 @lru_cache(maxsize=65_536)

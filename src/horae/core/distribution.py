@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
-from math import sqrt
+from math import erf, expm1, sqrt
 from types import MappingProxyType
 from typing import Any
 
@@ -90,6 +90,37 @@ def sampler(distribution: Distribution, width: int, nominal: int, mode: str) -> 
     return _sampler(distribution.name, distribution.items(), width, nominal, mode)
 
 
+def likelihood(distribution: Distribution, width: int, nominal: int, mode: str) -> Callable[[int, int], float]:
+    """A function from two offsets, both included, to the chance that one draw lands between them. For estimates that
+    people read, so the platform's own mathematics will do: no decision depends on it."""
+    check(distribution)
+    params = dict(distribution.items())
+    below = _shares(distribution.name, params, width, nominal, mode)
+
+    def chance(first: int, last: int) -> float:
+        # Positions beyond the ends are clamped to them: what lies below the first offset is none of it.
+        least = 0.0 if first <= 0 else below(first / (width + 1))
+        return max((1.0 if last >= width else below((last + 1) / (width + 1))) - least, 0.0)
+
+    return chance
+
+
+def _shares(name: str, params: dict[str, str], width: int, nominal: int, mode: str) -> Callable[[float], float]:
+    """The share of all draws whose position lies below one in (0, 1): the inverse of `_position`."""
+    if name in ("skewEarly", "skewLate"):
+        power = 1.0 / float(params.get("shape", "2"))
+        return (lambda at: 1.0 - (1.0 - at) ** power) if name == "skewLate" else (lambda at: at**power)
+    if name == "exponential":
+        rate = float(params.get("lambda", "1"))
+        if params.get("dir", "early") == "early":
+            return lambda at: expm1(-rate * at) / expm1(-rate)
+        return lambda at: 1.0 - expm1(-rate * (1.0 - at)) / expm1(-rate)
+    if name == "normal":
+        mean, sigma = _mean(params, width, nominal, mode), _sigma(params.get("sigma"), width)
+        return lambda at: 0.5 + 0.5 * erf((at * width - mean) / (sigma * sqrt(2.0)))
+    return _same
+
+
 def check(distribution: Distribution) -> None:
     """Raises InvalidDistribution unless name and parameters are right for some window."""
     sampler(distribution, 1, 0, "after")
@@ -135,14 +166,17 @@ def _position(
                 f"Invalid distribution parameter dir {shown(direction)} for exponential", hint="Choose early or late."
             )
         return _exponential(_positive(params.get("lambda", "1"), name, "lambda"), late=direction == "late")
+    return _normal(_mean(params, width, nominal, mode), _sigma(params.get("sigma"), width), width)
+
+
+def _mean(params: Mapping[str, str], width: int, nominal: int, mode: str) -> float:
     anchor = params.get("mu", "nominal" if mode in ("around", "center") else "mid")
     if anchor not in _ANCHORS:
         raise InvalidDistribution(
             f"Invalid distribution parameter mu {shown(anchor)} for normal",
             hint=f"Choose one of: {', '.join(_ANCHORS)}.",
         )
-    mean = {"nominal": float(nominal), "start": 0.0, "mid": width / 2, "end": float(width)}[anchor]
-    return _normal(mean, _sigma(params.get("sigma"), width), width)
+    return {"nominal": float(nominal), "start": 0.0, "mid": width / 2, "end": float(width)}[anchor]
 
 
 def _same(draw: float) -> float:

@@ -8,16 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from math import isfinite
 
 from horae.core.options import checked_variable
 from horae.errors import InvalidConfiguration, InvalidDefinition, shown
 
-NAMESPACES = ("auto", "always", "never")
 SAFE_PATH = "/usr/local/bin:/usr/bin:/bin"
 """The PATH a program gets where neither `variables` nor `environment` gives it one."""
 _KIB = 1024
 _GIB = 1024**3
+
+
+class Sandbox(StrEnum):
+    """What keeps programs apart from the machine. A node that cannot give it starts no program."""
+
+    NAMESPACES = "namespaces"
+    """Namespaces of their own, by bubblewrap: a read-only system, a private /tmp, no other process in sight."""
+    USER = "user"
+    """Another user than the node's own, and nothing else."""
+    NONE = "none"
+    """Nothing: limits, directory and environment alone. Only `local` may then have programs started."""
+
+
+FORMER_NAMESPACES = ("auto", "always", "never")
+"""What `namespaces`, the setting before `sandbox`, could say."""
+
+
+def formerly(namespaces: str, user: str | None) -> Sandbox:
+    """The sandbox that a configuration from before `sandbox` asks for. `auto` depended on what the machine had
+    installed; it asks for namespaces now, everywhere."""
+    if namespaces not in FORMER_NAMESPACES:
+        raise _wrong("namespaces", namespaces, f"must be one of {', '.join(FORMER_NAMESPACES)}")
+    if namespaces != "never":
+        return Sandbox.NAMESPACES
+    return Sandbox.NONE if user is None else Sandbox.USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +84,9 @@ class ExternalPolicy:
     """The same for its group."""
     allow_shell: bool = False
     """Whether a job may ask for a shell. A shell starts whatever it likes: the list of commands is then no boundary."""
-    namespaces: str = "auto"
-    """Whether programs get namespaces of their own: where the machine can, always (else they do not start), never."""
+    sandbox: Sandbox = Sandbox.NAMESPACES
+    """What keeps programs apart from the machine: namespaces, a `user` of their own, or none. Where the machine cannot
+    give it, programs do not start."""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -94,8 +120,11 @@ class ExternalPolicy:
             if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
                 raise _wrong(name, value, "must be a number of seconds from 0")
             put(self, name, float(value))
-        if self.namespaces not in NAMESPACES:
-            raise _wrong("namespaces", self.namespaces, f"must be one of {', '.join(NAMESPACES)}")
+        if self.sandbox not in list(Sandbox):
+            raise _wrong("sandbox", self.sandbox, f"must be one of {', '.join(Sandbox)}")
+        put(self, "sandbox", Sandbox(self.sandbox))
+        if self.sandbox is Sandbox.USER and self.user is None:
+            raise _wrong("sandbox", self.sandbox, "needs the user that programs run as: set user, too")
 
 
 def _wrong(name: str, value: object, reason: str) -> InvalidConfiguration:

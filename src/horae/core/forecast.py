@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from horae.core.distribution import UNIFORM
+from horae.core.instant import shifted
 from horae.core.interval import Every, Iso8601
 from horae.core.lifecycle import JobState
 from horae.core.load import Gauge, Load
@@ -61,7 +62,7 @@ class Forecast:
     """The first slot beyond `until`, where there is none up to it; on both sides."""
     next_after: datetime | None = None
     unschedulable: int = 0
-    """Slots after the change that no moment of their windows will do for."""
+    """Slots after the change for which no draw in their windows found an allowed time."""
 
     @property
     def starts(self) -> int:
@@ -94,7 +95,7 @@ class Walks:
         self.begin, self.end = begin, end
         self.decided: dict[int, tuple[JobView, list[tuple[datetime, datetime]]]] = {}
         self.barred: dict[int, int] = {}
-        """How many slots of decided views no moment will do for."""
+        """How many slots of decided views find no start."""
         if decided is not None and decided.end >= end:
             self.decided, self.barred = decided.decided, decided.barred
         self._known: dict[Schedule, tuple[datetime, ...]] = {}
@@ -113,7 +114,7 @@ class Walks:
         return found
 
     def starts(self, view: JobView, stays: datetime | None = None) -> list[tuple[datetime, datetime]]:
-        """Slots that are to run, with their starts; one that no moment of its window will do for has none. `stays` is
+        """Slots that are to run, with their starts; one that finds no start in its window has none. `stays` is
         that of a Prospect whose later side the view is."""
         # With the view itself: as long as it is kept, nothing else has its address.
         _, found = self.decided.get(id(view), (None, None))
@@ -122,6 +123,9 @@ class Walks:
         # What was born ahead has its start already, which somebody may have moved.
         born = {run.scheduled_time: run.chosen_time for run in view.active}
         slots = _slots(view, self)
+        if view.state is JobState.ENABLED:
+            # In a window after its nominal time, a slot that has come may still be to start.
+            slots = (*sorted(slot for slot in born if slot <= self.begin), *slots)
         if stays is not None:
             ahead = [slot for slot in born if stays < slot <= min(view.planned_until, self.end)]
             slots = sorted((*ahead, *(slot for slot in slots if not stays < slot <= view.planned_until)))
@@ -201,7 +205,9 @@ def _next(view: JobView | None, after: datetime) -> datetime | None:
     if view is None or view.state is JobState.DISABLED:
         return None
     if view.state is JobState.PAUSED:
-        return None if view.paused_until is None else view.schedule.next(max(after, view.paused_until - _SECOND))
+        return (
+            None if view.paused_until is None else view.schedule.next(max(after, shifted(view.paused_until, -_SECOND)))
+        )
     return view.schedule.next(after)
 
 

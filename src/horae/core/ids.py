@@ -145,6 +145,19 @@ def checked_id(text: str, kind: str) -> str:
     raise InvalidIdentifier(f"Invalid {_KINDS[kind]} {shown(text)}: {given}", hint=f"A {_KINDS[kind]} reads {kind}….")
 
 
+def run_range(beginning: str) -> tuple[str, str]:
+    """The first and the last uuid of runs whose ids begin so: with `occ_` or without, one digit at least."""
+    digits = beginning.removeprefix(RUN).replace("-", "").lower() if isinstance(beginning, str) else ""
+    if not 1 <= len(digits) <= 32 or not set(digits) <= set("0123456789abcdef"):
+        other = next(
+            (name for prefix, name in _KINDS.items() if prefix != RUN and told(beginning).startswith(prefix)), ""
+        )
+        given = f"is a {other}" if other else f"is not the beginning of {RUN}<uuid>"
+        hint = f"Give {RUN} and as many digits of its uuid as tell it from others: horae run list shows them."
+        raise InvalidIdentifier(f"Invalid run id {shown(beginning)}: {given}", hint=hint)
+    return str(UUID(digits.ljust(32, "0"))), str(UUID(digits.ljust(32, "f")))
+
+
 def uuid7(milliseconds: int, entropy: bytes) -> UUID:
     """The version 7 uuid for a Unix time in milliseconds and 10 bytes of chance, both given by the caller."""
     if not 0 <= milliseconds < 1 << 48 or len(entropy) != 10:

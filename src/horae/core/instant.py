@@ -46,6 +46,14 @@ def clamped(value: datetime, name: str = "time") -> datetime:
     return datetime.min.replace(tzinfo=UTC) if second < FIRST else aware(value, name)
 
 
+def shifted(value: datetime, by: timedelta) -> datetime:
+    """`value` moved by `by`, or the calendar's end where that lies beyond it: good enough to compare with."""
+    try:
+        return value + by
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if by > timedelta(0) else datetime.min.replace(tzinfo=UTC)
+
+
 def instant(seconds: int) -> datetime:
     """The UTC datetime `seconds` after 1970; the caller keeps within FIRST and LAST."""
     return EPOCH + timedelta(0, seconds)
@@ -61,6 +69,15 @@ def rfc3339(value: datetime) -> str:
     # A third of the time that formatting takes: decisions print one for every slot, lists a thousand for a page.
     two = _TWO_DIGITS
     return f"{_day(value.date())}T{two[value.hour]}:{two[value.minute]}:{two[value.second]}Z"
+
+
+def precise(value: datetime) -> str:
+    """As `rfc3339`, with its milliseconds (and microseconds) where it has any."""
+    fraction = value.microsecond
+    if not fraction:
+        return rfc3339(value)
+    digits = f"{fraction:06}" if fraction % 1_000 else f"{fraction // 1_000:03}"
+    return f"{rfc3339(value)[:-1]}.{digits}Z"
 
 
 @lru_cache(4096)

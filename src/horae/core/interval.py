@@ -10,14 +10,14 @@ import re
 from calendar import monthrange
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from datetime import datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from horae.core.bounds import bound_text, bounds, last_before, last_second, moment, read_keys, read_times
 from horae.core.duration import DurationLike, format_duration, whole_seconds
 from horae.core.instant import EPOCH, FIRST, LAST, aware, floored, rfc3339, seconds_of
 from horae.core.schedule import Schedule
-from horae.core.zone import UTC_ZONE, Transition, Zone, zone
+from horae.core.zone import UNSAID, UTC_ZONE, Transition, Zone, is_unsaid, zone, zone_name
 from horae.errors import InvalidIso8601, InvalidSchedule, InvalidTime, shown
 
 
@@ -132,7 +132,7 @@ class Iso8601(Schedule):
 
     kind: ClassVar[str] = "iso8601"
     text: str
-    tz: str = "UTC"
+    tz: str = UNSAID
     anchor: datetime | None = None
     zone: Zone = field(init=False, repr=False)
     months: int = field(init=False, repr=False)
@@ -144,8 +144,16 @@ class Iso8601(Schedule):
     _lowest: int | None = field(init=False, repr=False)
     _highest: int | None = field(init=False, repr=False)
 
+    if TYPE_CHECKING:  # a zone is taken in more forms than it is kept in
+
+        def __init__(self, text: str, tz: str | tzinfo = ..., anchor: datetime | None = ...) -> None: ...
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tz", zone_name(self.tz))
         self._settle(zone(self.tz))
+
+    def in_zone(self, name: str) -> Iso8601:
+        return Iso8601(self.text, name, self.anchor) if is_unsaid(self.tz) else self
 
     def on_clocks(self, clocks: Zone) -> Iso8601:
         """The same schedule by other data of its zone: a start written without an offset is read by them too."""
@@ -309,7 +317,7 @@ class Iso8601(Schedule):
 
     @property
     def timezone(self) -> str:
-        return self.tz
+        return str(self.tz)
 
     def matches(self, at: datetime) -> bool:
         return Schedule.matches(self, at) and self._base is not None
@@ -324,7 +332,7 @@ class Iso8601(Schedule):
         return self if self._base is not None else Iso8601(self.text, self.tz, anchor=anchor)
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"kind": self.kind, "text": self.text, "tz": self.tz}
+        data: dict[str, Any] = {"kind": self.kind, "text": self.text, "tz": str(self.tz)}
         return data if self.anchor is None else data | {"anchor": bound_text(self.anchor)}
 
     @classmethod

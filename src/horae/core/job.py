@@ -57,7 +57,7 @@ class Settings:
     misfire_grace: timedelta = timedelta(seconds=60)
     deadline: timedelta | None = None
     window: Window | None = None
-    execution_timeout: timedelta | None = timedelta(hours=1)
+    execution_timeout: timedelta | None = None
     task_timeout: timedelta | None = None
     delivery: str = "at_least_once"
     isolation: str = "auto"
@@ -74,12 +74,17 @@ class Settings:
         started, and ends a retry that waits. The declarative scheduler's tasks are of this kind."""
         return self.retry.max_retries is None and self.overlap == "coalesce" and self.recovery == "last"
 
+    @property
+    def owes_each(self) -> bool:
+        """Whether every slot is owed a run of its own, so that none is skipped behind those that catch up."""
+        return self.recovery == "all"
+
     def to_dict(self) -> dict[str, Any]:
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
 
 DEFAULTS = Settings()
-TASK_SETTINGS = frozenset({"failure", "retry", "task_timeout", "isolation"})
+TASK_SETTINGS = frozenset({"failure", "retry", "task_timeout", "isolation", "cancel_grace"})
 """What a task may override; everything else belongs to the job as a whole."""
 
 _CHOICES = {

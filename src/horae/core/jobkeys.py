@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from horae.core.constraint import ALL, parse_clause
 from horae.core.constraint import KINDS as KINDS_OF_CLAUSE
-from horae.core.constraint import parse_clause
 from horae.core.cron import DIALECTS
 from horae.core.decision import MODES as WINDOW_MODES
 from horae.core.decision import SEED_STRATEGIES
@@ -88,6 +88,8 @@ _ABOUT_CLAUSES = {
 }
 CLAUSES = Table({kind: Key(_clause(kind), _ABOUT_CLAUSES[kind]) for kind in KINDS_OF_CLAUSE})
 _SETS = Either((CLAUSES, Listed(CLAUSES)))
+_AVOIDED = Table({**CLAUSES.keys, ALL: Key(CLAUSES, "Clauses that a time must all match to be avoided; alone.")})
+_AVOIDED_SETS = Either((_AVOIDED, Listed(_AVOIDED)))
 _PARAMETER = Either((Number(0, MOST), Text()))
 _DISTRIBUTION = Either(
     (
@@ -110,13 +112,16 @@ WINDOW = Table(
         "distribution": Key(_DISTRIBUTION, "How starts are spread over it; uniform if left out."),
         "seed": Key(Choice(tuple(SEED_STRATEGIES)), "How often a new start is drawn; stable: for every slot."),
         "salt": Key(Text(), "Text that changes every draw."),
+        "exact": Key(Flag(), "Whether one of the allowed times is picked where 64 draws find none; false if left out."),
         "only": Key(_SETS, "Wall times a start may have: one set of clauses, or a list of which one is enough."),
-        "avoid": Key(_SETS, "Wall times no start may have."),
+        "avoid": Key(_AVOIDED_SETS, "Wall times no start may have: one clause, a list of them, or all = { … }."),
     },
     ("mode", "duration"),
 )
 _POOL = Table({"name": Key(_names("pool name"), "The pool's name.")}, ("name",))
-_OVERLAP = Either((Choice(OVERLAPS), Table({"queue": Key(_COUNT, "How many may line up.")}, ("queue",))))
+_OVERLAP = Either(
+    (Choice(OVERLAPS), Table({"queue": Key(_COUNT, "How many may line up.")}, ("queue",))), "{ queue = 10 }"
+)
 _BOUNDED = Table(
     {
         "max_occurrences": Key(_COUNT, "No more than this many of the latest missed slots."),
@@ -127,13 +132,15 @@ _RECOVERY = Either(
     (
         Choice(tuple(each for each in RECOVERIES if each != "bounded")),
         Table({"bounded": Key(_BOUNDED, "Give max_occurrences, max_age, or both.")}, ("bounded",)),
-    )
+    ),
+    "{ bounded = { max_occurrences = 100 } }",
 )
 _UPDATE = Either(
     (
         Choice(UPDATE_POLICIES),
         Table({"windowed": Key(_duration("horizon"), "How far ahead a change looks.")}, ("windowed",)),
-    )
+    ),
+    '{ windowed = "7d" }',
 )
 SETTINGS: Mapping[str, Key] = {
     "mode": Key(Choice(MODES), "Tasks one after the other, or together; sequential if left out."),
@@ -147,7 +154,7 @@ SETTINGS: Mapping[str, Key] = {
     "deadline": Key(Optional(_duration("deadline")), "A run that has not started by then is missed; none if left out."),
     "window": Key(Optional(WINDOW), "The stretch around the nominal time in which a run may start; none if left out."),
     "execution_timeout": Key(
-        Optional(_duration("execution_timeout")), "How long a whole run may take; 1h if left out."
+        Optional(_duration("execution_timeout")), "How long a whole run may take; for ever if left out."
     ),
     "task_timeout": Key(Optional(_duration("task_timeout")), "How long one attempt may take; none if left out."),
     "delivery": Key(Choice(DELIVERIES), "What becomes of a run whose node died; at_least_once if left out."),
@@ -156,7 +163,9 @@ SETTINGS: Mapping[str, Key] = {
     ),
     "max_lost": Key(Optional(_COUNT), "How many attempts may be lost with their nodes; 3 if left out."),
     "cancel_grace": Key(
-        _duration("cancel_grace"), "How long a run that is asked to stop may take for it; 30s if left out."
+        _duration("cancel_grace"),
+        "How long a task that is asked to stop may take for it; with a `failure` of its own that is `continue`, also "
+        "how long its turn after a stop may take; 30s if left out.",
     ),
     "pool": Key(
         Optional(Either((_names("pool name"), _POOL))),
@@ -182,7 +191,9 @@ KINDS_OF_SCHEDULE: Mapping[str, Key] = {
     "custom": Key(Text(), 'A schedule of your own, by its import path: "package.module:ClassName".'),
 }
 _PARTS_OF_SCHEDULE: Mapping[str, Key] = {
-    "timezone": Key(Text(zone), "The zone whose clocks it goes by; UTC if left out.", (*ZONED, "every", "at")),
+    "timezone": Key(
+        Text(zone), "The zone whose clocks it goes by; that of the job if left out.", (*ZONED, "every", "at")
+    ),
     "dialect": Key(Choice(tuple(DIALECTS)), "The grammar of the cron; extended if left out.", ("cron",)),
     "gap": Key(
         Choice(("skip", "shift")), "What becomes of a wall minute the clocks skip; skip if left out.", ("cron",)
@@ -203,7 +214,9 @@ _WHEN: Mapping[str, Key] = {
     "schedule": Key(Choice(("none",)), "No schedule: the job runs when somebody triggers it."),
     **_PARTS_OF_SCHEDULE,
     "timezone": Key(
-        Text(zone), "The zone whose clocks the schedule goes by; UTC if left out.", (*ZONED, "every", "at", "schedules")
+        Text(zone),
+        "The zone whose clocks the schedule goes by; that of [defaults], or UTC, if left out.",
+        (*ZONED, "every", "at", "schedules"),
     ),
 }
 _JOB_SCHEDULE = OneOf(
@@ -287,6 +300,10 @@ _REST_OF_JOB: Mapping[str, Key] = {
         Choice(tuple(JobState)),
         "What it is when it is first defined, and after `horae apply`; if left out ENABLED, or what it is.",
     ),
+    "paused_until": Key(
+        Time(), f"Until when it is PAUSED; until somebody resumes it, if left out. {_MOMENT}", ("state",)
+    ),
+    "pause_note": Key(_text("pause_note"), "Why it is PAUSED.", ("state",)),
     "class": Key(Choice(JOB_CLASSES), "Where it may run in a cluster."),
     "partition": Key(PARTITION, "How its runs are spread over the shards of a cluster."),
 }
@@ -309,9 +326,20 @@ FILE_JOB = Table(
     title="job",
 )
 NAMESPACE = Key(_names("namespace"), "Whose jobs these are: a label that only its own files may change.")
-JOB = Table({**FILE_JOB.keys, "namespace": NAMESPACE}, one_of=FILE_JOB.one_of, title="job")
+OF_PAUSE = ("paused_until", "pause_note")
+"""What only files say of a job: by itself it is paused by an operation of its own."""
+JOB = Table(
+    {name: key for name, key in FILE_JOB.keys.items() if name not in OF_PAUSE} | {"namespace": NAMESPACE},
+    one_of=FILE_JOB.one_of,
+    title="job",
+)
 """One job's table by itself, as HTTP takes it."""
-DEFAULTS = Table(SETTINGS)
+DEFAULTS = Table(
+    {
+        **SETTINGS,
+        "timezone": Key(Text(zone), "The zone of schedules that name none; UTC, or the app's own zone, if left out."),
+    }
+)
 FILE = Table(
     {
         "namespace": NAMESPACE,

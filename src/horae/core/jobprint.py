@@ -228,12 +228,6 @@ def _number(text: str) -> Any:
 
 
 def _constraints(constraints: Constraints) -> dict[str, Any]:
-    """Sets of clauses, those of `avoid` in one set where they read back in the same order."""
+    """Sets of clauses; a set that is the only one needs no list."""
     said = constraints.to_dict()
-    only, avoid = said.get("only", ()), said.get("avoid", ())
-    if len(only) == 1:
-        said["only"] = only[0]
-    kinds = [kind for each in avoid for kind in each]
-    if avoid and kinds == sorted(set(kinds)):
-        said["avoid"] = {kind: text for each in avoid for kind, text in each.items()}
-    return said
+    return {side: sets[0] if len(sets) == 1 else sets for side, sets in said.items()}

@@ -13,21 +13,34 @@ from horae.core.distribution import Distribution
 from horae.core.instant import aware
 from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec, TaskSpec, only_task_name, parse_settings
-from horae.core.jobkeys import FILE_JOB, KINDS_OF_SCHEDULE, KINDS_OF_WORK, OPTIONS, SETTINGS, TASK, UNLIMITED, ZONED
+from horae.core.jobkeys import (
+    FILE_JOB,
+    KINDS_OF_SCHEDULE,
+    KINDS_OF_WORK,
+    OF_PAUSE,
+    OPTIONS,
+    SETTINGS,
+    TASK,
+    UNLIMITED,
+    ZONED,
+)
+from horae.core.lifecycle import JobState
+from horae.core.pause import Pause
 from horae.core.schedule import Cron, Once, Schedule, Union
 from horae.core.shape import NONE, Fault, Path, checked
 from horae.core.tableshape import Optional, Table
 from horae.core.window import Window
-from horae.core.zone import zone
+from horae.core.zone import UNSAID, zone
 from horae.errors import InvalidDefinition, InvalidTime, shown
 
 _FIELDS = ("description", "tags", "owner", "run_as", "depends_on", "state", "partition")
 
 
-def job_of(name: str, table: Mapping[str, Any], path: Path, namespace: str) -> JobSpec:
-    """The definition of a table that `FILE_JOB` or `JOB` has nothing against."""
+def job_of(name: str, table: Mapping[str, Any], path: Path, namespace: str, timezone: str | None = None) -> JobSpec:
+    """The definition of a table that `FILE_JOB` or `JOB` has nothing against. `timezone` is the zone of a schedule that
+    names none."""
     settings = settings_of(table, path, FILE_JOB)
-    schedule = _schedule(table, path, settings.get("window"))
+    schedule = _schedule(table, path, settings.get("window"), timezone)
     given = {each: table[each] for each in _FIELDS if each in table}
     return checked(  # type: ignore[no-any-return]  # a JobSpec
         path,
@@ -41,6 +54,19 @@ def job_of(name: str, table: Mapping[str, Any], path: Path, namespace: str) -> J
         namespace=table.get("namespace", namespace),
         **given,
     )
+
+
+def pause_of(table: Mapping[str, Any], path: Path, timezone: str | None) -> Pause | None:
+    """What the table says of a pause; None where it says nothing."""
+    named = next((name for name in OF_PAUSE if name in table), None)
+    if named is None:
+        return None
+    if table.get("state") != JobState.PAUSED:
+        raise Fault((*path, named), 'says something of a pause, and state is not "PAUSED"', of_shape=False)
+    until = None
+    if "paused_until" in table:
+        until = _instant(table["paused_until"], (*path, "paused_until"), table.get("timezone", timezone))
+    return Pause(until, table.get("pause_note"))
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------
@@ -88,14 +114,14 @@ def _window(given: Mapping[str, Any], path: Path) -> Window:
 # ---- schedules -------------------------------------------------------------------------------------------------------
 
 
-def _schedule(table: Mapping[str, Any], path: Path, window: Window | None) -> Schedule | None:
+def _schedule(table: Mapping[str, Any], path: Path, window: Window | None, otherwise: str | None) -> Schedule | None:
     if "schedule" in table:
         return None
     named = table.get("timezone")
     if "schedules" in table:
-        schedule = _union(table["schedules"], named, path)
+        schedule = _union(table["schedules"], named, path, otherwise)
     else:
-        schedule = _part(table, path, named)
+        schedule = _part(table, path, named or otherwise)
         if named is not None and not any(each in table for each in ZONED):
             _check_read(table, path)
     limited = named is not None and window is not None and bool(window.constraints.rules())
@@ -109,12 +135,12 @@ def _schedule(table: Mapping[str, Any], path: Path, window: Window | None) -> Sc
     return schedule
 
 
-def _union(parts: list[Mapping[str, Any]], named: str | None, path: Path) -> Schedule:
+def _union(parts: list[Mapping[str, Any]], named: str | None, path: Path, otherwise: str | None) -> Schedule:
     made = []
     used = named is None
     for index, part in enumerate(parts):
         there = (*path, "schedules", index)
-        made.append(_part(part, there, part.get("timezone", named)))
+        made.append(_part(part, there, part.get("timezone", named or otherwise)))
         goes_by_clocks = any(each in part for each in ZONED)
         if "timezone" in part and not goes_by_clocks:
             _check_read(part, there)
@@ -152,11 +178,11 @@ def _part(table: Mapping[str, Any], path: Path, named: str | None) -> Schedule:
     match kind:
         case "cron":
             given = {name: table[name] for name in ("dialect", "gap", "fold") if name in table}
-            made = checked(there, Cron, value, named or "UTC", **given)
+            made = checked(there, Cron, value, named or UNSAID, **given)
         case "every":
             made = checked(there, Every, value, anchor=anchor)
         case "iso8601":
-            made = checked(there, Iso8601, value, named or "UTC", anchor)
+            made = checked(there, Iso8601, value, named or UNSAID, anchor)
         case "at":
             made = checked(there, Once, times["at"], table.get("drop", False))
         case _:

@@ -16,6 +16,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from horae.core.dependency import find_cycle
@@ -23,8 +24,9 @@ from horae.core.ids import checked_name
 from horae.core.job import JobSpec
 from horae.core.jobkeys import DEFAULTS, FILE, FILE_JOB, JOB, JOB_FILE_SCHEMA
 from horae.core.jobprint import job_table, sayings, settings_table
-from horae.core.jobread import job_of, settings_of
+from horae.core.jobread import job_of, pause_of, settings_of
 from horae.core.lifecycle import JobState
+from horae.core.pause import Pause
 from horae.core.shape import Fault, Path, checked, path_text
 from horae.core.tomllines import TomlLines
 from horae.core.tomltext import document
@@ -67,6 +69,8 @@ class JobFile:
     jobs: tuple[JobSpec, ...] = ()
     stated: frozenset[str] = frozenset()
     """The jobs whose tables say their state."""
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
+    """How long jobs are paused and why, where the tables say it."""
 
     def specs(self) -> tuple[JobSpec, ...]:
         """The jobs as they are to be defined."""
@@ -75,10 +79,10 @@ class JobFile:
         return tuple(replace(job, settings={**self.defaults, **job.settings}) for job in self.jobs)
 
 
-def read_job_file(text: str, *, file: str, namespace: str = "default") -> JobFile:
-    """The jobs of a file, named `file` in errors; `namespace` is for one that names none. Raises InvalidJobFile for the
-    first fault in it."""
-    found, faults = check_job_file(text, file=file, namespace=namespace)
+def read_job_file(text: str, *, file: str, namespace: str = "default", timezone: str | None = None) -> JobFile:
+    """The jobs of a file, named `file` in errors; `namespace` and `timezone` are for one that names none. Raises
+    InvalidJobFile for the first fault in it."""
+    found, faults = check_job_file(text, file=file, namespace=namespace, timezone=timezone)
     if found is None:
         if len(faults) > 1:
             faults[0].add_note(f"{len(faults) - 1} more in this file; the next: {faults[1].message}")
@@ -87,7 +91,7 @@ def read_job_file(text: str, *, file: str, namespace: str = "default") -> JobFil
 
 
 def check_job_file(
-    text: str, *, file: str, namespace: str = "default"
+    text: str, *, file: str, namespace: str = "default", timezone: str | None = None
 ) -> tuple[JobFile | None, tuple[InvalidJobFile, ...]]:
     """The jobs of a file, or everything that is at fault in it, in the order of lines: one thing a job."""
     too_deep = _too_deep(text, file)
@@ -100,7 +104,7 @@ def check_job_file(
     except RecursionError:
         return None, (InvalidJobFile(_TOO_DEEP, file=file, line=0, path=""),)
     faults: list[Fault] = []
-    found = _file(data, namespace, faults)
+    found = _file(data, namespace, faults, timezone)
     if not faults:
         return found, ()
     lines = TomlLines(text)
@@ -108,12 +112,14 @@ def check_job_file(
     return None, tuple(sorted(told, key=lambda each: each.line))
 
 
-def read_job_values(data: Mapping[str, Any], *, file: str = "definitions", namespace: str = "default") -> JobFile:
+def read_job_values(
+    data: Mapping[str, Any], *, file: str = "definitions", namespace: str = "default", timezone: str | None = None
+) -> JobFile:
     """The jobs of a job file's structure in plain values, as JSON has it. Raises InvalidJobFile for the first fault,
     with its path."""
     faults: list[Fault] = []
     try:
-        found = _file(data, namespace, faults)
+        found = _file(data, namespace, faults, timezone)
     except RecursionError:
         raise InvalidJobFile(_TOO_DEEP, file=file, line=0, path="") from None
     if faults:
@@ -139,14 +145,15 @@ def read_job_table(
         raise InvalidJobFile(_TOO_DEEP, file=file, line=0, path="") from None
 
 
-def job_toml(spec: JobSpec, *, state: JobState | str | None = None) -> str:
-    """A job file that defines this job and no other. Raises as `job_table` does."""
-    return _text({}, {}, (spec,), spec.namespace, state)
+def job_toml(spec: JobSpec, *, state: JobState | str | None = None, pause: Pause | None = None) -> str:
+    """A job file that defines this job and no other; `pause` is until when it is paused, and why. Raises as `job_table`
+    does."""
+    return _text({}, {}, (spec,), spec.namespace, state, {} if pause is None else {spec.name: pause})
 
 
 def job_file_toml(file: JobFile) -> str:
     """The text of a job file. Raises as `job_table` does."""
-    return _text(file.defaults, file.pools, file.jobs, file.namespace, None)
+    return _text(file.defaults, file.pools, file.jobs, file.namespace, None, file.pauses)
 
 
 def _text(
@@ -155,6 +162,7 @@ def _text(
     jobs: tuple[JobSpec, ...],
     namespace: str,
     state: JobState | str | None,
+    pauses: Mapping[str, Pause] = MappingProxyType({}),
 ) -> str:
     said: dict[str, Any] = {} if namespace == "default" else {"namespace": namespace}
     if defaults:
@@ -166,7 +174,8 @@ def _text(
     for spec in jobs:
         table = sayings(spec, state=state)
         table.pop("namespace", None)
-        said["jobs"][spec.name] = _toml_values(table)
+        pause = pauses.get(spec.name)
+        said["jobs"][spec.name] = _toml_values(table) | ({} if pause is None else pause.to_dict())
     return document(said)
 
 
@@ -194,7 +203,7 @@ def _has_null(value: Any) -> bool:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _file(data: Mapping[str, Any], otherwise: str, faults: list[Fault]) -> JobFile:
+def _file(data: Mapping[str, Any], otherwise: str, faults: list[Fault], timezone: str | None) -> JobFile:
     jobs = data.get("jobs", {})
     listed = isinstance(jobs, Mapping)
     try:
@@ -203,15 +212,21 @@ def _file(data: Mapping[str, Any], otherwise: str, faults: list[Fault]) -> JobFi
     except Fault as fault:
         faults.append(fault)
         defaults = {}
+    else:
+        timezone = data.get("defaults", {}).get("timezone", timezone)
     named = data.get("namespace", otherwise)
     namespace = named if isinstance(named, str) else otherwise
     specs = []
+    pauses: dict[str, Pause] = {}
     for name, table in jobs.items() if listed else ():
         path: Path = ("jobs", name)
         try:
             checked(path, checked_name, name)
             FILE_JOB.refuse(table, path)
-            specs.append(job_of(name, table, path, namespace))
+            specs.append(job_of(name, table, path, namespace, timezone))
+            pause = pause_of(table, path, timezone)
+            if pause is not None:
+                pauses[name] = pause
         except Fault as fault:
             faults.append(fault)
         except RecursionError:
@@ -222,7 +237,7 @@ def _file(data: Mapping[str, Any], otherwise: str, faults: list[Fault]) -> JobFi
         hint = "Remove one of these dependencies."
         faults.append(Fault(("jobs", cycle[0], "depends_on"), reason, hint, of_shape=False))
     stated = frozenset(spec.name for spec in specs if "state" in jobs[spec.name])
-    return JobFile(namespace, defaults, data.get("pools", {}), tuple(specs), stated)
+    return JobFile(namespace, defaults, data.get("pools", {}), tuple(specs), stated, pauses)
 
 
 def _too_deep(text: str, file: str) -> InvalidJobFile | None:

@@ -59,13 +59,16 @@ def krontab_from_job(spec: JobSpec) -> KrontabJob:
     overlap = spec.settings.get("overlap")
     if not isinstance(spec.schedule, Cron) or task is None or task.kind != "EXTERNAL" or overlap not in _OVERLAPS:
         raise _cannot(spec, _unsayable(spec))
+    window = spec.settings.get("window") or _NO_WINDOW
+    if any(len(clauses) > 1 for clauses in window.constraints.rules().avoid):
+        raise _cannot(spec, "its avoid, which takes clauses together,")
     options = task.options
     timeout = spec.settings.get("task_timeout")
     job = KrontabJob(
         name=spec.name,
         command=task.handler,
         schedule=spec.schedule,
-        window=spec.settings.get("window") or _NO_WINDOW,
+        window=window,
         concurrency=_OVERLAPS[overlap],
         deadline=parse_duration(spec.settings.get("deadline") or 0),
         suspend=spec.state is JobState.PAUSED,

@@ -28,7 +28,7 @@ def format_line(job: KrontabJob) -> str:
         parts.append(f"@policy({','.join(policy)})")
     rules = job.window.constraints.rules()
     parts += [f"@only({';'.join(str(clause) for clause in clauses)})" for clauses in rules.only]
-    parts += [f"@avoid({clause})" for clause in rules.avoid]
+    parts += [f"@avoid({clause})" for (clause,) in rules.avoid]
     parts += [f"name={quoted(job.name)}", f"command={quoted(job.command)}"]
     parts += _texts(job, "user", "group", "cwd")
     parts += [f"env={quoted(f'{key}={value}')}" for key, value in job.env]
@@ -48,8 +48,9 @@ def _texts(job: KrontabJob, *names: str) -> list[str]:
 
 def _window(window: Window) -> list[str]:
     parts = []
-    if window.mode != "after" or window.length:
-        parts.append(f"@win({window.mode},{format_duration(window.length)})")
+    if window.mode != "after" or window.length or window.exact:
+        exact = ",exact" if window.exact else ""
+        parts.append(f"@win({window.mode},{format_duration(window.length)}{exact})")
     items = window.distribution.items()
     if window.distribution.name != "uniform" or items:
         pairs = [f"{key}={quoted(value, ',;')}" for key, value in items]

@@ -24,12 +24,14 @@ from horae.core.ids import checked_name
 from horae.core.kronprint import format_line
 from horae.core.krontext import Piece, pieces
 from horae.core.schedule import Cron
+from horae.core.shape import known_words
 from horae.core.window import Window
 from horae.errors import HoraeError, InvalidCron, InvalidKrontab, JobNotFound, shown
 
 MODIFIERS = ("tz", "win", "dist", "seed", "policy", "only", "avoid")
 TEXT_FIELDS = ("user", "group", "cwd", "stdout", "stderr", "description")
 FIELDS = ("name", "command", "env", "shell", "umask", "timeout", *TEXT_FIELDS)
+POLICIES = ("concurrency", "deadline", "suspend")
 CONCURRENCY = {"forbid": "skip", "allow": "allow", "replace": "replace"}
 MOST_FAULTS = 1000
 _ZERO = timedelta(0)
@@ -202,8 +204,8 @@ class _Reader:
     def _modifier(self, piece: Piece, modifiers: dict[str, Piece]) -> str:
         name, opened, rest = piece.text[1:].partition("(")
         if name not in MODIFIERS:
-            known = ", ".join(f"@{known}" for known in MODIFIERS)
-            raise self.fault(f"unknown modifier {shown('@' + name)}", piece.column, f"Known modifiers: {known}.")
+            hint = known_words(f"@{name}", [f"@{known}" for known in MODIFIERS], "modifiers")
+            raise self.fault(f"unknown modifier {shown('@' + name)}", piece.column, hint)
         if not opened or not rest.endswith(")"):
             raise self.fault(f"@{name} needs its arguments in parentheses: @{name}(…)", piece.column)
         if name in modifiers and name not in ("only", "avoid"):
@@ -215,7 +217,7 @@ class _Reader:
         name, equals, _ = piece.text.partition("=")
         if not equals or name not in FIELDS:
             if equals:
-                raise self.fault(f"unknown field {shown(name)}", piece.column, f"Known fields: {', '.join(FIELDS)}.")
+                raise self.fault(f"unknown field {shown(name)}", piece.column, known_words(name, FIELDS, "fields"))
             hint = 'What to run is written command=…, and in double quotes where it has blanks: command="/bin/x --all".'
             raise self.fault(f"{piece.shown} is neither a modifier nor a field", piece.column, hint)
         if name == "env":
@@ -238,7 +240,7 @@ class _Reader:
         return found
 
     def _window(self, modifiers: dict[str, Piece], only: list[tuple[Clause, ...]], avoid: list[Clause]) -> Window:
-        mode, length = self._arguments(modifiers["win"], "mode", "duration") if "win" in modifiers else ("after", _ZERO)
+        mode, length, exact = self._placement(modifiers["win"]) if "win" in modifiers else ("after", _ZERO, False)
         column = modifiers["win"].column if "win" in modifiers else 1
         if mode not in MODES:
             raise self.fault(f"unknown window mode {shown(mode)}", column, f"Choose one of: {', '.join(MODES)}.")
@@ -260,7 +262,15 @@ class _Reader:
             )
         duration = self.at(column, parse_duration, length, name="window")
         spoken = modifiers["dist"].column if "dist" in modifiers else column
-        return self.at(spoken, Window, mode, duration, distribution, seed, salt, constraints)  # type: ignore[arg-type]  # mode and seed were checked above
+        return self.at(spoken, Window, mode, duration, distribution, seed, salt, constraints, exact)  # type: ignore[arg-type]  # mode and seed were checked above
+
+    def _placement(self, piece: Piece) -> tuple[str, str, bool]:
+        """Mode and duration of @win, and whether `exact` stands after them."""
+        found = [text for text, _ in piece.arguments(",")]
+        if len(found) == 3 and all(found[:2]) and found[2] == "exact":
+            return found[0], found[1], True
+        mode, length = self._arguments(piece, "mode", "duration")
+        return mode, length, False
 
     def _named(self, piece: Piece) -> tuple[str, dict[str, str]]:
         """A name and the `key=value` pairs after it."""
@@ -285,8 +295,8 @@ class _Reader:
             return "forbid", _ZERO, False
         pairs, column = self._pairs(piece, piece.arguments(",")), piece.column
         for key in pairs:
-            if key not in ("concurrency", "deadline", "suspend"):
-                hint = "Known keys: concurrency, deadline, suspend."
+            if key not in POLICIES:
+                hint = known_words(key, POLICIES, "keys")
                 raise self.fault(f"unknown policy {shown(key)}", column, hint)
         concurrency = pairs.get("concurrency", "forbid")
         if concurrency not in CONCURRENCY:

@@ -32,6 +32,10 @@ class RunState(StrEnum):
     UNSCHEDULABLE = "UNSCHEDULABLE"
 
 
+EXCEEDED = "Execution exceeded timeout"
+"""The reason of a run that was ended FAILED_STALE because it ran past its execution timeout and did not stop."""
+
+
 class TaskState(StrEnum):
     PENDING = "PENDING"
     RUNNING = "RUNNING"

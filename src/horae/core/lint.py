@@ -8,9 +8,10 @@ from datetime import datetime
 from itertools import islice, pairwise
 from typing import Any
 
+from horae.core.chance import HINT as EXACT_HINT
+from horae.core.chance import narrow_odds, room_of
 from horae.core.cron import MONTH_LENGTHS
 from horae.core.daylight import effects
-from horae.core.decision import decide
 from horae.core.instant import LAST, instant, seconds_of
 from horae.core.krontab import KrontabJob, KrontabLine, parse_file
 from horae.core.schedule import Cron
@@ -20,7 +21,8 @@ _SAMPLES = 10
 _HINTS = {
     "dst-skipped": "Choose a time of day that the clocks never skip there.",
     "dst-repeated": "Choose a time of day that the clocks never repeat there.",
-    "unschedulable": "Widen the window, or let the cron expression leave those days out.",
+    "unschedulable": "Let the cron expression leave those slots out, or only and avoid leave a time in them.",
+    "narrow-window": EXACT_HINT,
     "no-shell": "Write shell=true where the configuration allows one, or call a script; output is kept with each run.",
     "step-too-long": "For an interval of its own use Every in Python; cron starts anew with each hour or day.",
 }
@@ -119,9 +121,12 @@ def _window(job: KrontabJob, now: datetime) -> list[tuple[str, str]]:
     if len(slots) > 1 and job.window.length > min(later - slot for slot, later in pairwise(slots)):
         found.append(("window-overlaps", "the window is longer than the time between two occurrences"))
     if job.window.constraints.rules() and slots:
-        lost = sum(decide(job.window.request(job.name, slot, job.schedule.tz)).unschedulable for slot in slots)
+        lost = sum(not room_of(job.window.request(job.name, slot, job.schedule.tz)).allowed for slot in slots)
         if lost:
             found.append(("unschedulable", f"{lost} of the next {len(slots)} occurrences find no allowed time"))
+        odds = narrow_odds(job.name, job.schedule, job.window, now)
+        if odds is not None:
+            found.append(("narrow-window", str(odds)))
     return found
 
 

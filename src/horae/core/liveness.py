@@ -3,7 +3,7 @@
 A node raises a counter with every heartbeat and holds a lock for as long as its process lives. Nobody's wall clock says
 anything about life: a database clock that jumps declares no one dead.
 
-    counter unchanged for SILENCE             dead, whatever the lock says (the process hangs)
+    counter unchanged for `silence`           dead, whatever the lock says (the process hangs)
     counter unchanged for `released`, lock free   dead: the process is gone. 0 where a free lock is proof (a file lock);
                                               a few seconds where a lock is also lost with a connection
 """
@@ -20,11 +20,13 @@ RECONNECTION = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One node as an observer saw it: its counter, whether its lock was free, both at a monotonic moment."""
+    """One node as an observer saw it: its counter, whether its lock was free, both at a monotonic moment. `silence` is
+    what it stands by itself: it stops its work before that is over, and not before."""
 
     node: str
     counter: int
     lock_free: bool
+    silence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,15 @@ class Watch:
 
 
 def observe(
-    watched: Mapping[str, Watch], seen: Iterable[Sight], at: float, *, released: float = RECONNECTION
+    watched: Mapping[str, Watch],
+    seen: Iterable[Sight],
+    at: float,
+    *,
+    released: float = RECONNECTION,
+    silence: float = SILENCE,
 ) -> tuple[dict[str, Watch], tuple[tuple[str, int], ...]]:
-    """The new memory, and the nodes judged dead with the counter they are judged by; nodes not seen are forgotten."""
+    """The new memory, and the nodes judged dead with the counter they are judged by; nodes not seen are forgotten.
+    `silence` is the observer's own; a node that stands by a longer one is given that."""
     memory: dict[str, Watch] = {}
     dead: list[tuple[str, int]] = []
     for sight in seen:
@@ -51,6 +59,6 @@ def observe(
             known = before.free_since if before is not None and still else None
             free_since = at if known is None else known
         memory[sight.node] = Watch(sight.counter, since, free_since)
-        if at - since >= SILENCE or (free_since is not None and at - free_since >= released):
+        if at - since >= max(silence, sight.silence) or (free_since is not None and at - free_since >= released):
             dead.append((sight.node, sight.counter))
     return memory, tuple(dead)

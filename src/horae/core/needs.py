@@ -19,6 +19,8 @@ MOST_REPORTED = 1000
 """Needs that a node reports at most: of more, what it has is not known."""
 EXTERNAL = "external "
 """A node where programs may be started."""
+UNREADABLE = "unreadable "
+"""What stands for the work of a definition that cannot be read; no node has it."""
 
 
 def procedure_need(name: str) -> str:
@@ -29,6 +31,11 @@ def procedure_need(name: str) -> str:
 def connection_need(name: str) -> str:
     """A node whose configuration has a connection of that name."""
     return f"connection {name} "
+
+
+def is_callable(need: str) -> bool:
+    """Whether it is the name of a Python callable, and no other work's word."""
+    return not need.endswith(" ")
 
 
 def reported(details: Mapping[str, Any]) -> frozenset[str] | None:
@@ -66,18 +73,20 @@ def is_under(module: str, allowed: Iterable[str]) -> bool:
 def may_import(need: str, allowed: Iterable[str]) -> bool:
     """Whether a node that may import these modules can look for what is needed: a callable by its path."""
     module = need.partition(":")[0] if ":" in need else need.rpartition(".")[0]
-    return not need.endswith(" ") and bool(module) and is_under(module, allowed)
+    return is_callable(need) and bool(module) and is_under(module, allowed)
 
 
 def told(need: str) -> tuple[str, str]:
     """A need in words that go on after "No live node", and what to do about it."""
     kind, _, name = need.rstrip(" ").partition(" ")
-    if not need.endswith(" "):
+    if is_callable(need):
         hint = "Deploy the code that has it, or drop the job."
         if ":" in need or "." in need:
             module = need.partition(":")[0] if ":" in need else need.rpartition(".")[0]
             hint = f'Deploy the code that has it, or let a node import it: modules = ["{module}"] under [scheduler].'
         return f"has the task {shown(need)}", hint
+    if need == UNREADABLE:
+        return "can read its definition", "horae doctor says what is wrong with it. Define the job anew, or drop it."
     if need == EXTERNAL:
         return "may start programs", "Set enabled = true under [external] in a node's configuration."
     if kind == "connection":

@@ -119,7 +119,11 @@ def parse_overlap(value: object) -> Overlap:
         return value
     if isinstance(value, Mapping) and set(value) == {"queue"}:
         return Queue(value["queue"])
-    return Queue() if value == "queue" else chosen(value, OVERLAPS, "overlap")
+    if value == "queue":
+        return Queue()
+    if isinstance(value, str) and value in OVERLAPS:
+        return value
+    raise InvalidPolicy(f"Invalid overlap {shown(value)}", hint=f"Choose one of: {', '.join(OVERLAPS)}, Queue(10).")
 
 
 def parse_recovery(value: object) -> Recovery:
@@ -129,7 +133,12 @@ def parse_recovery(value: object) -> Recovery:
         return Bounded(value.get("max_occurrences"), value.get("max_age"))
     if value == "bounded":
         raise InvalidPolicy("Invalid recovery bounded: it needs bounds", hint="Write Bounded(max_occurrences=100).")
-    return chosen(value, RECOVERIES, "recovery")
+    if isinstance(value, str) and value in RECOVERIES:
+        return value
+    words = ", ".join(each for each in RECOVERIES if each != "bounded")
+    raise InvalidPolicy(
+        f"Invalid recovery {shown(value)}", hint=f"Choose one of: {words}, Bounded(max_occurrences=100)."
+    )
 
 
 def parse_retry(value: object) -> Retry:

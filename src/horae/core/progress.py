@@ -7,9 +7,9 @@ that never started are skipped, retries that wait are cancelled, and then the ru
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from horae.core.attempt import TaskOutcome, TaskView, next_step, settle
@@ -37,6 +37,7 @@ class Ended(NamedTuple):
     position: int
     number: int
     state: AttemptState
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Advance:
 
     `starts` are (position, number) of attempts to record RUNNING; `cancels` are positions whose attempts are to be
     stopped and will be told of later. Exactly one of these holds: the run has ended (`outcome`), it waits
-    (`park_until`), or something of it is under way. In the last case `wake_at` is when the first of the retries that
-    wait beside it is due; None where none does.
+    (`park_until`; with `for_thread` also until the thread of an earlier attempt ends), or something of it is under way.
+    In the last case `wake_at` is when the first of the retries that wait beside it is due; None where none does.
     """
 
     tasks: tuple[TaskProgress, ...] = ()
@@ -57,11 +58,19 @@ class Advance:
     park_until: datetime | None = None
     reason: str | None = None
     wake_at: datetime | None = None
+    for_thread: bool = False
 
 
 def first_starts(count: int, mode: str) -> range:
     """The positions a run that has never started begins with."""
     return range(count if mode == "parallel" else min(count, 1))
+
+
+def stop_allowance(settings: Settings, task_settings: Sequence[Settings], spared: Iterable[int]) -> timedelta:
+    """How long a run that is asked to stop may take for it: its tasks for stopping, and those that are spared for their
+    turn and for stopping after it."""
+    graces = [each.cancel_grace for each in task_settings]
+    return sum((2 * graces[position] for position in spared), max(graces, default=settings.cancel_grace))
 
 
 def advance(
@@ -72,6 +81,7 @@ def advance(
     now: datetime,
     *,
     spared: Container[int],
+    held: Container[int] = (),
     attempt_ids: Mapping[int, str] | None = None,
     stop: str | None = None,
     release: bool = False,
@@ -79,16 +89,18 @@ def advance(
 ) -> Advance:
     """How the run goes on.
 
-    `spared` are the positions of tasks that themselves say `continue`.
+    `spared` are the positions of tasks that themselves say `continue`, `held` those of tasks of which a thread still
+    works: they are not tried again before it has ended.
 
     `attempt_ids` gives the id of each ended attempt by position, which retry jitter is derived from: where nothing
     jitters, none is needed. `stop` ends the run for that reason unless it ends by itself. `release` hands it back: what
-    is under way ends CANCELLED and counts as no try. `start=False` starts nothing: what could start makes the run wait
-    until now instead.
+    is under way, or was stopped for that, ends CANCELLED and counts as no try. `start=False` starts nothing: what could
+    start makes the run wait until now instead, and gives tasks that are spared no turn after a stop.
     """
-    group = _Group(tasks, settings, task_settings, spared, now)
+    group = _Group(tasks, settings, task_settings, spared, held, now)
     for end in ends:
-        group.end(end, (attempt_ids or {}).get(end.position, ""))
+        if not release or end.state is not AttemptState.CANCELLED:
+            group.end(end, (attempt_ids or {}).get(end.position, ""))
     if release:
         group.hand_back()
     return group.finish(stop, start=start and not release)
@@ -103,6 +115,7 @@ class _Group:
         settings: Settings,
         task_settings: Sequence[Settings],
         spared: Container[int],
+        held: Container[int],
         now: datetime,
     ) -> None:
         self.tasks = list(tasks)
@@ -110,6 +123,7 @@ class _Group:
         self.settings = settings
         self.task_settings = task_settings
         self.spared = spared
+        self.held = held
         self.now = now
         self.ends: list[Ended] = []
         self.stale = False
@@ -124,11 +138,11 @@ class _Group:
             return
         failures = task.failures + (end.state in (AttemptState.FAILED, AttemptState.TIMEOUT))
         lost = task.lost + (end.state is AttemptState.LOST)
-        own = self.task_settings[task.position]
+        own = self._settings_of(task)
         if own is not self.settings:
             own = replace(own, delivery=self.settings.delivery, max_lost=self.settings.max_lost)
         outcome: TaskOutcome = settle(
-            end.state, failures=failures, lost=lost, settings=own, attempt_id=attempt_id, now=self.now
+            end.state, end.error, failures=failures, lost=lost, settings=own, attempt_id=attempt_id, now=self.now
         )
         self.stale = self.stale or outcome.stale
         self.ends.append(end)
@@ -145,10 +159,13 @@ class _Group:
 
     def finish(self, stop: str | None, *, start: bool) -> Advance:
         self._name_culprit(stop)
-        stopped = False
+        # A stop that has ended tasks goes on to hold while those that are spared have their turn.
+        stopped = stop is not None and any(task.cancelled_by == stop for task in self.before)
         while True:
             views = [self._view(task) for task in self.tasks]
-            step = next_step(views, mode=self.settings.mode, now=self.now, cancelled=stopped, stale=self.stale)
+            step = next_step(
+                views, mode=self.settings.mode, now=self.now, cancelled=stopped, stale=self.stale, spares=start
+            )
             if step.outcome is not None:
                 return self._done(step.outcome, stop if stopped or step.outcome is RunState.CANCELLED else None)
             if stop is not None and not stopped:
@@ -166,19 +183,30 @@ class _Group:
         elif step.start:
             starts = self._start(step.start)
         wake_at = self._next_retry() if park_until is None else None
-        return Advance(self._changed(), tuple(self.ends), tuple(starts), cancels, None, park_until, wake_at=wake_at)
+        for_thread = park_until is not None and any(self._is_held(task) for task in self.tasks)
+        changed, ends = self._changed(), tuple(self.ends)
+        return Advance(changed, ends, tuple(starts), cancels, None, park_until, wake_at=wake_at, for_thread=for_thread)
+
+    def _settings_of(self, task: TaskProgress) -> Settings:
+        """A task's own settings, the run's where the definition has no such task: it may stand for another that cannot
+        be read."""
+        return self.task_settings[task.position] if task.position < len(self.task_settings) else self.settings
+
+    def _is_held(self, task: TaskProgress) -> bool:
+        return task.state is TaskState.PENDING and task.position in self.held
 
     def _next_retry(self) -> datetime | None:
-        """When the first of the tasks that wait for a retry may start again. One after the other, none waits beside
-        another that runs."""
+        """When the first of the tasks that wait for a retry may start again, but for those that wait for a thread. One
+        after the other, none waits beside another that runs."""
         if self.settings.mode != "parallel":
             return None
-        waiting = (task.retry_at for task in self.tasks if task.state is TaskState.PENDING)
+        waiting = (task.retry_at for task in self.tasks if task.state is TaskState.PENDING and not self._is_held(task))
         return min((at for at in waiting if at is not None), default=None)
 
     def _view(self, task: TaskProgress) -> TaskView:
-        failure = self.task_settings[task.position].failure
-        return TaskView(task.name, task.state, failure, task.attempts, task.retry_at, task.position in self.spared)
+        failure = self._settings_of(task).failure
+        spared, held = task.position in self.spared, self._is_held(task)
+        return TaskView(task.name, task.state, failure, task.attempts, task.retry_at, spared, held)
 
     def _drop(self, names: Sequence[str], state: TaskState, stop: str | None) -> bool:
         """Ends those of the named tasks that are not under way; says whether there were any."""
@@ -199,7 +227,7 @@ class _Group:
     def _culprit(self) -> str | None:
         """The task whose failure stops its siblings."""
         failed = (task for task in self.tasks if task.state in FAILURES)
-        return next((task.name for task in failed if self.task_settings[task.position].failure != "continue"), None)
+        return next((task.name for task in failed if self._settings_of(task).failure != "continue"), None)
 
     def _start(self, names: Sequence[str]) -> list[tuple[int, int]]:
         starts = []
@@ -212,10 +240,11 @@ class _Group:
 
     def _done(self, outcome: RunState, stop: str | None) -> Advance:
         reason = stop
-        if reason is None and outcome in (RunState.FAILED, RunState.FAILED_STALE):
+        if reason is None and outcome is not RunState.COMPLETED:
+            # Of a run that completed with errors, no failure stopped the others: the first one says why.
             culprit = self._culprit()
-            failed = next((task for task in self.tasks if task.name == culprit), None)
-            reason = None if failed is None else failed.reason
+            failed = (task for task in self.tasks if task.state in FAILURES and culprit in (None, task.name))
+            reason = next((task.reason for task in failed), None)
         return Advance(self._changed(), tuple(self.ends), outcome=outcome, reason=reason)
 
     def _changed(self) -> tuple[TaskProgress, ...]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
 from horae.core.job import Settings
 from horae.core.lifecycle import JobState
+from horae.core.overlap import ActiveRun
 from horae.core.schedule import Schedule
 from horae.core.slot import JobView
 from horae.core.succession import in_force
-from horae.core.takeover import take_over
+from horae.core.takeover import is_reached, passed_slot, reopens, take_over
 from horae.core.update import Update
 
 MOST_OF_STRANGERS = 20_000
@@ -66,14 +68,15 @@ def changed_view(
     """
     if before is None:
         return None if schedule is None else JobView(name, schedule, settings, now, state)
+    if reopens(before.schedule, schedule, update, before.state, before.planned_until):
+        state = JobState.ENABLED
     taking = take_over(before, version, schedule, settings.window, update, now)
     holds = in_force(schedule, taking.former)
     if holds is None:
         return None
     begin = max((stage.until for stage in taking.former), default=now)
-    reach = update.reaches(now)
     stays = not taking.moves or (before.moved_slot is not None and before.moved_slot <= begin)
-    return replace(
+    after = replace(
         before,
         schedule=holds,
         settings=settings,
@@ -82,9 +85,21 @@ def changed_view(
         moved_slot=before.moved_slot if stays else None,
         moved_to=before.moved_to if stays else None,
         former=taking.former,
-        active=tuple(
-            run
-            for run in before.active
-            if not taking.moves or run.scheduled_time <= begin or (reach is not None and run.scheduled_time > reach)
-        ),
     )
+    if not taking.moves:
+        return after
+    return replace(after, active=tuple(_moved_runs(before.active, after, begin, update, now)))
+
+
+def _moved_runs(
+    active: Sequence[ActiveRun], after: JobView, begin: datetime, update: Update, now: datetime
+) -> Iterator[ActiveRun]:
+    """The runs that have their start after the change: those that it does not reach, and those whose nominal time has
+    passed, with their new start. All others that it reaches are slots to come."""
+    for run in active:
+        if not is_reached(run.scheduled_time, run.chosen_time, begin, update, now):
+            yield run
+        elif run.scheduled_time <= now:
+            slot = passed_slot(after, run.scheduled_time, None, now)
+            if slot is not None and not slot.unschedulable:
+                yield replace(run, chosen_time=slot.chosen)

@@ -3,90 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from horae.core.attempt import one_line
 from horae.core.duration import format_duration
-from horae.core.instant import aware, rfc3339
-from horae.core.lifecycle import AttemptState, RunState, TaskState
+from horae.core.instant import aware, precise
+from horae.core.lifecycle import RunState, TaskState
+from horae.core.report_rows import AttemptRow, RunRow, TaskRow, task_span, took, working_time
+from horae.core.summary import summary_of
 
-
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    attempt_id: str
-    number: int
-    state: AttemptState
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """`cancelled_by` names the task whose failure stopped this one, or whoever asked; `result` is what it returned."""
-
-    task_run_id: str
-    name: str
-    state: TaskState
-    failure: str = "fail_fast"
-    attempts: tuple[AttemptRow, ...] = ()
-    cancelled_by: str | None = None
-    reason: str | None = None
-    result: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    run_id: str
-    job_name: str
-    state: RunState
-    scheduled_time: datetime
-    chosen_time: datetime | None = None
-    started_at: datetime | None = None
-    completed_at: datetime | None = None
-    version: int = 1
-    origin: str = "SCHEDULE"
-    mode: str = "sequential"
-    failure: str = "fail_fast"
-    is_recovery: bool = False
-    covers_from: datetime | None = None
-    covers_to: datetime | None = None
-    replay_of: str | None = None
-    cancelled_by: str | None = None
-    reason: str | None = None
+__all__ = ["AttemptRow", "Report", "RunRow", "TaskRow", "build_report"]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`lag` is started minus chosen; `duration` is completed minus started; None until there is something to say."""
+    """`lag` is started minus chosen; of a run that somebody asked for, the chosen time is when that was. `duration` is
+    from the first start to the end, time between attempts included; `working` is how long an attempt was under way.
+    None until there is something to say.
+    """
 
     run: RunRow
     tasks: tuple[TaskRow, ...]
     lag: timedelta | None
     duration: timedelta | None
+    working: timedelta | None = None
 
     @property
     def outcome(self) -> RunState:
         return self.run.state
 
     @property
+    def state(self) -> RunState:
+        """The same as `outcome`, by the name that records of runs have."""
+        return self.run.state
+
+    @property
+    def run_id(self) -> str:
+        return self.run.run_id
+
+    @property
+    def reason(self) -> str | None:
+        """Why the run ended so; of one that failed, the last error first."""
+        return self.run.reason
+
+    @property
+    def replay_reason(self) -> str | None:
+        """Why a replay was asked for."""
+        return self.run.replay_reason
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """From the chosen time to the start."""
+        return _seconds(self.lag)
+
+    @property
+    def duration_seconds(self) -> float | None:
+        """From the first start to the end, waits between attempts included."""
+        return _seconds(self.duration)
+
+    @property
+    def working_seconds(self) -> float | None:
+        """How long at least one attempt was under way."""
+        return _seconds(self.working)
+
+    @property
     def failed_tasks(self) -> tuple[str, ...]:
         return tuple(task.name for task in self.tasks if task.state in (TaskState.FAILED, TaskState.TIMEOUT))
 
+    @property
+    def summary(self) -> str:
+        """What happened, in a few plain sentences."""
+        return summary_of(self.run, self.tasks)
+
     def to_dict(self) -> dict[str, Any]:
+        """Plain values: times are RFC 3339 text in UTC with milliseconds, lengths are seconds."""
         run = self.run
         return {
             "run_id": run.run_id,
             "job": run.job_name,
             "version": run.version,
             "origin": run.origin,
-            "outcome": run.state,
-            "reason": run.reason,
+            "outcome": str(run.state),
+            "reason": self.reason,
+            "summary": self.summary,
             "mode": run.mode,
             "failure": run.failure,
             "is_recovery": run.is_recovery,
             "replay_of": run.replay_of,
+            "replay_reason": self.replay_reason,
             "cancelled_by": run.cancelled_by,
             "scheduled_time": _text(run.scheduled_time),
             "chosen_time": _text(run.chosen_time),
@@ -94,8 +100,9 @@ class Report:
             "completed_at": _text(run.completed_at),
             "covers_from": _text(run.covers_from),
             "covers_to": _text(run.covers_to),
-            "lag_seconds": _seconds(self.lag),
-            "duration_seconds": _seconds(self.duration),
+            "lag_seconds": self.lag_seconds,
+            "duration_seconds": self.duration_seconds,
+            "working_seconds": self.working_seconds,
             "tasks": [_task(task) for task in self.tasks],
         }
 
@@ -104,7 +111,7 @@ class Report:
         for task in self.tasks:
             tries = f" after {len(task.attempts)} attempts" if len(task.attempts) > 1 else ""
             stopped = f", stopped by {task.cancelled_by}" if task.cancelled_by else ""
-            lines.append(f"  {task.name}: {task.state}{tries}{stopped}{_why(task.reason)}")
+            lines.append(f"  {task.name}: {task.state}{tries}{stopped}{_why(_own_reason(task))}")
             lines += [f"    attempt {one.number}: {one.state}{_took(one)}{_why(one.error)}" for one in task.attempts]
         return "\n".join(lines)
 
@@ -112,50 +119,51 @@ class Report:
 def build_report(run: RunRow, tasks: Sequence[TaskRow]) -> Report:
     """The report, at any stage of the run; tasks stay in the order given, attempts are put in theirs."""
     chosen = run.chosen_time if run.chosen_time is not None else run.scheduled_time
-    lag = None if run.started_at is None else run.started_at - chosen
-    ended = run.started_at is not None and run.completed_at is not None
-    duration = run.completed_at - run.started_at if ended and run.completed_at and run.started_at else None
     ordered = tuple(
-        TaskRow(
-            task.task_run_id,
-            task.name,
-            task.state,
-            task.failure,
-            tuple(sorted(task.attempts, key=lambda attempt: attempt.number)),
-            task.cancelled_by,
-            task.reason,
-            task.result,
-        )
-        for task in tasks
+        replace(task, attempts=tuple(sorted(task.attempts, key=lambda attempt: attempt.number))) for task in tasks
     )
-    return Report(run, ordered, lag, duration)
+    lag, duration = took(chosen, run.started_at), took(run.started_at, run.completed_at)
+    return Report(run, ordered, lag, duration, working_time(ordered))
 
 
 def _task(task: TaskRow) -> dict[str, Any]:
+    started, ended = task_span(task)
     return {
         "task_run_id": task.task_run_id,
         "name": task.name,
-        "state": task.state,
-        "failure": task.failure,
+        "state": str(task.state),
+        "failure": str(task.failure),
         "cancelled_by": task.cancelled_by,
         "reason": task.reason,
         "result": task.result,
+        "started_at": _text(started),
+        "ended_at": _text(ended),
+        "duration_seconds": _seconds(took(started, ended)),
+        "working_seconds": _seconds(working_time([task])),
         "attempts": [
             {
                 "attempt_id": attempt.attempt_id,
                 "number": attempt.number,
-                "state": attempt.state,
+                "state": str(attempt.state),
                 "started_at": _text(attempt.started_at),
                 "ended_at": _text(attempt.ended_at),
+                "duration_seconds": _seconds(took(attempt.started_at, attempt.ended_at)),
                 "error": attempt.error,
+                "traceback": attempt.traceback,
             }
             for attempt in task.attempts
         ],
     }
 
 
+def _own_reason(task: TaskRow) -> str | None:
+    """The task's reason where it is no mere repetition of what its last attempt says."""
+    said = one_line(task.attempts[-1].error or "") if task.attempts else ""
+    return None if said and task.reason and task.reason.startswith(said) else task.reason
+
+
 def _text(at: datetime | None) -> str | None:
-    return None if at is None else rfc3339(aware(at))
+    return None if at is None else precise(aware(at))
 
 
 def _seconds(length: timedelta | None) -> float | None:
@@ -167,6 +175,5 @@ def _why(reason: str | None) -> str:
 
 
 def _took(attempt: AttemptRow) -> str:
-    if attempt.started_at is None or attempt.ended_at is None:
-        return ""
-    return f" in {format_duration(attempt.ended_at - attempt.started_at)}"
+    length = took(attempt.started_at, attempt.ended_at)
+    return "" if length is None else f" in {format_duration(length)}"

@@ -9,17 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from heapq import merge
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from horae.core.bounds import bound_text, bounds, first_second, last_before, last_second, moment, read_keys, read_times
 from horae.core.cron import DIALECTS, CronTable, compile_cron
 from horae.core.english import describe_cron
 from horae.core.instant import EPOCH, FIRST, aware, clamped, floored, instant, rfc3339, seconds_of
-from horae.core.zone import REACH, UTC_ZONE, Zone, zone
+from horae.core.zone import REACH, UNSAID, UTC_ZONE, Zone, is_unsaid, zone, zone_name
 from horae.core.zoned import next_second, previous_second
 from horae.errors import InvalidCron, InvalidSchedule, shown, told
 
@@ -109,6 +109,10 @@ class Schedule(ABC):
         """The zone whose clocks the schedule goes by: windows and constraints are read on them too."""
         return "UTC"
 
+    def in_zone(self, name: str) -> Schedule:
+        """This schedule on the clocks of a zone that was given around it; one that names its own zone keeps it."""
+        return self
+
     def __or__(self, other: object) -> Schedule:
         # Imported here, since a schedule of the user's own is wrapped by a class that builds on this one.
         from horae.core.custom import Schedules, as_schedule
@@ -141,12 +145,13 @@ class Cron(Schedule):
 
     `gap`: what becomes of a wall minute the clocks skip ("skip" it, or "shift" to the first instant after).
     `fold`: what becomes of one they show twice ("both", "once", or "auto": both when the hour field is `*` or `*/n`).
-    `start` and `end` bound the times, both inclusive.
+    `start` and `end` bound the times, both inclusive. `tz` is a name or a `ZoneInfo`; where it is left out, the zone of
+    what the schedule is part of holds (`Horae(timezone=…)`), else UTC.
     """
 
     kind: ClassVar[str] = "cron"
     expr: str
-    tz: str = "UTC"
+    tz: str = UNSAID
     dialect: Literal["extended", "posix", "vixie"] = "extended"
     gap: Literal["skip", "shift"] = "skip"
     fold: Literal["auto", "both", "once"] = "auto"
@@ -156,6 +161,19 @@ class Cron(Schedule):
     zone: Zone = field(init=False, repr=False)
     _first: int = field(init=False, repr=False)
     _last: int = field(init=False, repr=False)
+
+    if TYPE_CHECKING:  # a zone is taken in more forms than it is kept in
+
+        def __init__(
+            self,
+            expr: str,
+            tz: str | tzinfo = ...,
+            dialect: Literal["extended", "posix", "vixie"] = ...,
+            gap: Literal["skip", "shift"] = ...,
+            fold: Literal["auto", "both", "once"] = ...,
+            start: datetime | None = ...,
+            end: datetime | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -174,13 +192,17 @@ class Cron(Schedule):
         put(self, "start", start)
         put(self, "end", end)
         put(self, "table", compile_cron(self.expr, self.dialect))
+        put(self, "tz", zone_name(self.tz))
         put(self, "zone", zone(self.tz))
         put(self, "_first", first_second(start))
         put(self, "_last", last_second(end))
 
     @property
     def timezone(self) -> str:
-        return self.tz
+        return str(self.tz)
+
+    def in_zone(self, name: str) -> Schedule:
+        return replace(self, tz=name) if is_unsaid(self.tz) else self
 
     @property
     def fires_once(self) -> bool:
@@ -266,7 +288,7 @@ class Cron(Schedule):
         return text
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"kind": self.kind, "expr": self.expr, "tz": self.tz}
+        data: dict[str, Any] = {"kind": self.kind, "expr": self.expr, "tz": str(self.tz)}
         for name, usual in (("dialect", "extended"), ("gap", "skip"), ("fold", "auto")):
             if getattr(self, name) != usual:
                 data[name] = getattr(self, name)
@@ -369,6 +391,9 @@ class Union(Schedule):
 
     def anchored(self, at: datetime) -> Schedule:
         return Union(tuple(part.anchored(at) for part in self.parts))
+
+    def in_zone(self, name: str) -> Schedule:
+        return Union(tuple(part.in_zone(name) for part in self.parts))
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}

@@ -75,10 +75,16 @@ def refusal(said: str, value: Any, path: Path, hint: str | None = None) -> Fault
 
 def did_you_mean(word: Any, known: Sequence[str]) -> str | None:
     """The hint for a word that is nearly one of those that are known."""
-    lowered = {each.lower(): each for each in known}
+    lowered = {each.lower().replace("-", "_"): each for each in known}
     text = word.lower() if isinstance(word, str) else ""
     near = get_close_matches(text.replace("-", "_"), list(lowered), 1, 0.6) if len(text) < _LONGEST_WORD else []
     return f"Did you mean {lowered[near[0]]}?" if near else None
+
+
+def known_words(word: Any, known: Sequence[str], what: str) -> str:
+    """The hint for a word that is not known: the nearest that is, and all of them."""
+    near = did_you_mean(word, known)
+    return f"{near + ' ' if near else ''}Known {what}: {', '.join(known)}."
 
 
 @dataclass(frozen=True, slots=True)

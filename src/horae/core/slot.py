@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from horae.core.decision import Decision, decide
-from horae.core.job import Settings
+from horae.core.duration import format_duration
+from horae.core.instant import rfc3339, shifted
+from horae.core.interval import Every, Iso8601
+from horae.core.job import JobSpec, Settings
 from horae.core.lifecycle import JobState, RunState
 from horae.core.overlap import ActiveRun, Ending
-from horae.core.schedule import Once, Schedule
+from horae.core.pause import PauseRow
+from horae.core.schedule import Cron, Once, Schedule, Union
 from horae.core.succession import Stage, stage_at
 from horae.core.window import Window
+from horae.errors import InvalidTime, InvalidWindow, shown
+
+_MICROSECOND = timedelta(microseconds=1)
+MOST_OPEN = 100_000
+"""Slots of one job whose windows may be open at once: each is a row that waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +39,24 @@ class JobView:
     moved_to: datetime | None = None
     """and when it is to start instead."""
     covered_until: datetime | None = None
-    """How far the last COMPLETED run covered, for compressed recovery."""
+    """How far COMPLETED runs cover its slots, for compressed recovery; None until it is planned under that policy."""
     first_seen: bool = False
-    """Its only slot had passed when it was defined (`defined_late`): within its grace it runs, later it is missed."""
+    """Its last slot had passed when it was defined (`defined_late`): within its grace it runs, later it is missed."""
     active: tuple[ActiveRun, ...] = ()
     former: tuple[Stage, ...] = ()
     """Earlier versions that `schedule` begins with: their slots keep their windows."""
+    newest_paused: PauseRow | None = None
+    """The newest row of the pause that goes on."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", JobState(self.state))
+
+    @property
+    def coverage(self) -> datetime | None:
+        """Where coverage begins to be owed; None where its recovery does not compress."""
+        if self.settings.recovery != "compressed":
+            return None
+        return self.planned_until if self.covered_until is None else self.covered_until
 
     def window_at(self, nominal: datetime) -> tuple[Window | None, str]:
         """The window of a slot, and the zone that it is read in: that of its schedule."""
@@ -56,14 +75,83 @@ class JobView:
         )
 
 
+def passed_time(schedule: Schedule | None, now: datetime) -> datetime | None:
+    """The last time of a schedule whose every time has passed at `now`; None where one is to come."""
+    if isinstance(schedule, Once):
+        return schedule.at if schedule.at <= now else None
+    if schedule is None or not _may_end(schedule) or schedule.next(now) is not None:
+        return None
+    return schedule.previous(now + _MICROSECOND)
+
+
+def _may_end(schedule: Schedule) -> bool:
+    """Whether it may have a last time. A schedule of a user's own is not asked: it may raise anything."""
+    if isinstance(schedule, Union):
+        return all(_may_end(part) for part in schedule.parts)
+    if isinstance(schedule, Cron | Every):
+        return schedule.end is not None
+    return isinstance(schedule, Once | Iso8601)
+
+
 def defined_late(schedule: Schedule, defined_at: datetime) -> bool:
-    """Whether a Once was defined after its own time: nothing was missed then, so there is nothing to catch up on."""
-    return isinstance(schedule, Once) and schedule.at <= defined_at
+    """Whether a schedule was defined after its last time: nothing was missed then, so there is nothing to catch up
+    on."""
+    return passed_time(schedule, defined_at) is not None
+
+
+def is_too_late(schedule: Schedule | None, grace: timedelta, now: datetime) -> bool:
+    """Whether every time of a schedule is older than its grace when it is defined: it could only be missed."""
+    if isinstance(schedule, Once):
+        return shifted(schedule.at, grace) < now
+    return schedule is not None and _may_end(schedule) and schedule.next(shifted(now, -grace) - _MICROSECOND) is None
+
+
+def check_time(spec: JobSpec, present: JobSpec | None, grace: timedelta, now: datetime) -> None:
+    """Raises InvalidTime where a job is given a schedule whose every time is older than its grace. `present` is the job
+    as it stands; both schedules are anchored. A new job that is disabled, from an export say, has nothing to start."""
+    schedule = spec.schedule
+    given = spec.state is not JobState.DISABLED if present is None else schedule != present.schedule
+    if not given or schedule is None or not is_too_late(schedule, grace, now):
+        return
+    last, name = passed_time(schedule, now), shown(spec.name)
+    if last is None:
+        raise InvalidTime(
+            f"Job {name}: its schedule has no time at all", hint="It ends before its first time: let it end later."
+        )
+    which = "its time" if isinstance(schedule, Once) else "the last of its times,"
+    told = f"Job {name}: {which} {rfc3339(last)}{'' if isinstance(schedule, Once) else ','}"
+    raise InvalidTime(
+        f"{told} passed longer ago than its misfire_grace, {format_duration(grace)}",
+        hint="Name a time to come; to run it now, trigger it.",
+    )
+
+
+def check_moved(name: str, at: datetime, grace: timedelta, now: datetime) -> None:
+    """Raises InvalidTime where the next run of a job is to be moved to a time that is older than its grace."""
+    if shifted(at, grace) < now:
+        raise InvalidTime(
+            f"Job {shown(name)}: {rfc3339(at)} passed longer ago than its misfire_grace, {format_duration(grace)}",
+            hint="Move the run to a time to come; to run it now, trigger it.",
+        )
+
+
+def check_window(spec: JobSpec, window: Window | None, now: datetime) -> None:
+    """Raises InvalidWindow where a window opens so long before its slots that more than MOST_OPEN are open at once."""
+    if window is None or spec.schedule is None or not window.lead:
+        return
+    opened = spec.schedule.between(now, shifted(now, window.lead))
+    if next(islice(opened, MOST_OPEN, None), None) is not None:
+        raise InvalidWindow(
+            f"Job {shown(spec.name)}: its window opens {format_duration(window.lead)} before each slot, so more than "
+            f"{MOST_OPEN} slots would be open at once",
+            hint="Make the window shorter, or the schedule less frequent.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """One row to write. `covers_*` and `count` are set for a compressed run and for a span of slots in one row."""
+    """One row to write. `covers_*` are set for a run that carries a span and for many slots in one row: those after
+    `covers_from`, up to and with `covers_to`. `count` is how many slots the row stands for."""
 
     scheduled_time: datetime
     state: RunState
@@ -91,6 +179,9 @@ class Plan:
     wake_at: datetime | None
     resumed: bool = False
     more: bool = False
+    covered_until: datetime | None = None
+    grown: PauseRow | None = None
+    """The job's `newest_paused` as it stands for more slots now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +209,4 @@ def decided_slot(job: JobView, nominal: datetime) -> Slot:
 
 def deadline_passed(chosen: datetime, deadline: timedelta | None, now: datetime) -> bool:
     """Whether a run chosen for `chosen` may no longer start; both sides count whole seconds."""
-    return deadline is not None and now.replace(microsecond=0) > (chosen + deadline).replace(microsecond=0)
+    return deadline is not None and now.replace(microsecond=0) > shifted(chosen, deadline).replace(microsecond=0)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from horae.core.shape import NONE, Fault, Path, Shape, checked, did_you_mean, refusal
+from horae.core.shape import NONE, Choice, Fault, Path, Shape, checked, did_you_mean, refusal
 from horae.errors import shown
 
 
@@ -56,9 +56,11 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """One of several shapes, of which the first that is about the value's type judges it."""
+    """One of several shapes, of which the first that is about the value's type judges it. `table` shows how a word that
+    needs more is written, as a table: a text that is refused is told of it."""
 
     shapes: tuple[Shape, ...]
+    table: str = ""
 
     @property
     def kinds(self) -> tuple[type, ...]:
@@ -71,8 +73,22 @@ class Either:
     def refuse(self, value: Any, path: Path) -> None:
         for each in self.shapes:
             if type(value) in each.kinds:
-                return each.refuse(value, path)
+                try:
+                    return each.refuse(value, path)
+                except Fault as fault:
+                    if self.table and type(value) is str:
+                        fault.hint = self._with_table(value)
+                    raise
         raise refusal(self.said, value, path)
+
+    def _with_table(self, value: str) -> str:
+        """The hint for a text that is none of the words."""
+        keys = [name for each in self.shapes if isinstance(each, Table) for name in each.required]
+        if value in keys:
+            return f"{value} needs more than a word: write {self.table}."
+        words = [word for each in self.shapes if isinstance(each, Choice) for word in each.words]
+        near = did_you_mean(value, [*words, *keys])
+        return f"{near + ' ' if near else ''}It may also be a table: {self.table}."
 
     def schema(self) -> dict[str, Any]:
         return {"anyOf": [each.schema() for each in self.shapes]}

@@ -11,6 +11,7 @@ import re
 import struct
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY = 86_400
@@ -25,6 +26,13 @@ class Changeover:
     week: int
     day: int
     time: int
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether POSIX knows such a change; its time may be up to a week from its day."""
+        days = {"J": (1, 365), "N": (0, 365)}.get(self.form, (0, 6))
+        dated = self.form in "JN" or (1 <= self.month <= 12 and 1 <= self.week <= 5)
+        return dated and days[0] <= self.day <= days[1] and abs(self.time) < 168 * 3600
 
     def local_seconds(self, year: int) -> int:
         """Seconds since 1970 on the wall clock that is in force just before the change."""
@@ -103,6 +111,8 @@ def _block_size(data: bytes, at: int, time_size: int) -> int:
     return size
 
 
+LONGEST_RULE = 64
+"""As many characters as a catalog keeps of a zone."""
 _NAME = r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]+>)"
 _CLOCK = r"[+-]?[0-9]{1,3}(?::[0-9]{2}(?::[0-9]{2})?)?"
 _RULE = re.compile(rf"{_NAME}({_CLOCK})(?:{_NAME}({_CLOCK})?,([^,]+),([^,]+))?")
@@ -119,6 +129,21 @@ def parse_rule(text: str, last_offset: int) -> Rule:
         return Rule(standard, standard, None, None)
     daylight = -_clock(found[2]) if found[2] else standard + 3600
     return Rule(standard, daylight, _change(found[3]), _change(found[4]))
+
+
+def checked_rule(text: str) -> Rule | None:
+    """The rule of a POSIX TZ text as somebody writes it; None where it is none, or says when no clocks change."""
+    found = _RULE.fullmatch(text) if len(text) <= LONGEST_RULE else None
+    if found is None or any(abs(_clock(part)) > 24 * 3600 for part in (found[1], found[2]) if part):
+        return None
+    rule = parse_rule(text, 0)
+    if found[3] is None:
+        return rule
+    if not all(change is not None and change.is_possible for change in (rule.begin, rule.end)):
+        return None
+    # Changes that come in another order than the years do would be no zone.
+    moments = [at for year in range(1970, 2010) for at, _ in rule.transitions(year)]
+    return rule if all(before < after for before, after in pairwise(moments)) else None
 
 
 def _change(text: str) -> Changeover | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from horae.core.duration import DurationLike, format_duration, parse_duration
 from horae.core.instant import aware, parse_instant
 from horae.core.policy import UPDATE_POLICIES, chosen
 from horae.core.schedule import Schedule
-from horae.errors import InvalidPolicy, shown
+from horae.errors import InvalidInput, InvalidPolicy, shown
 
 _SECOND = timedelta(seconds=1)
 HORIZON = timedelta(days=30)
@@ -95,3 +95,33 @@ def parse_update(value: Any) -> Update:
         case "immediate" if argument is not None:
             raise InvalidPolicy("Invalid update policy: immediate takes nothing more")
     return Update(str(policy))
+
+
+def checked_version(expected: int | None) -> int | None:
+    """The version that a change is meant for; 0 is that of a job that does not exist yet."""
+    if expected is None or (isinstance(expected, int) and not isinstance(expected, bool) and expected >= 0):
+        return expected
+    raise InvalidInput(
+        f"Invalid expected_version {shown(expected)}: must be a whole number, 0 for a job that is new",
+        hint="Take it from app.get_job(name).version, or from what schedule() returned.",
+    )
+
+
+def expected_versions(expected: int | Mapping[str, int] | None, names: Collection[str]) -> dict[str, int]:
+    """The versions that a change of these jobs is meant for, by name; a number alone is that of the only job."""
+    if isinstance(expected, Mapping):
+        unknown = sorted(set(expected) - set(names))
+        if unknown:
+            raise InvalidInput(
+                f"expected_version names {shown(unknown[0])}, which is not among the definitions",
+                hint="Name only jobs that the definitions have.",
+            )
+        return {name: version for name in expected if (version := checked_version(expected[name])) is not None}
+    version = checked_version(expected)
+    if version is None:
+        return {}
+    if len(names) != 1:
+        raise InvalidInput(
+            f"One expected_version for {len(names)} jobs", hint="Give a mapping from each name to its version."
+        )
+    return dict.fromkeys(names, version)

@@ -1,7 +1,8 @@
 """What a run that has not started waits for, and what exactly: one closed set for every surface.
 
-The transaction that decides it stores `retry`, `window`, `dependencies` and `registration` with the run. Everything
-else follows from nodes, pools and other runs, so it is derived when the run is read.
+The transaction that decides it stores `retry`, `window`, `dependencies` and `registration` with the run, and
+`previous_run` where the run waits for the thread of its own earlier attempt. Everything else follows from nodes, pools
+and other runs, so it is derived when the run is read.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from horae.core.decision import decide
 from horae.core.instant import rfc3339
 from horae.core.lifecycle import RunState
-from horae.core.needs import told
+from horae.core.needs import EXTERNAL, told
+from horae.core.window import Window
 from horae.errors import shown
 
 MOST_NAMED = 3
@@ -23,10 +26,11 @@ LONGEST_ERROR = 200
 
 
 class WaitingFor(StrEnum):
-    """Why a run has not started, in the order in which the reasons are looked for."""
+    """Why a run has not started, in the order in which the reasons are looked for. A handler that no live node has
+    comes before a turn, a time and dependencies: those will come, and then the run will not start."""
 
     PREVIOUS_RUN = "previous_run"
-    """A run of the same job comes first (queue, coalesce, replace)."""
+    """A run of the same job comes first (queue, coalesce, replace), or a thread of an earlier attempt still works."""
     WINDOW = "window"
     """The time chosen within its window."""
     RETRY = "retry"
@@ -36,7 +40,7 @@ class WaitingFor(StrEnum):
     REGISTRATION = "registration"
     """The task that a declarative scheduler no longer registers."""
     RESCHEDULED = "rescheduled"
-    """The time that it was moved to."""
+    """The time that somebody moved it to. The catalog has `window` for it, which nothing but its start tells apart."""
     NODE = "node"
     """A node: none is alive."""
     HANDLER = "handler"
@@ -47,6 +51,7 @@ class WaitingFor(StrEnum):
     """A place on a node that can run it, or one of the runs that its job may have at once."""
     OWNER_LIMIT = "owner_limit"
     SANDBOX = "sandbox"
+    """The sandbox for programs, which the nodes that may start programs cannot give."""
     QUORUM = "quorum"
     LEADER = "leader"
     SHARD = "shard"
@@ -73,6 +78,9 @@ class Requirements:
     pool: str | None = None
     max_concurrent: int | None = None
     depends_on: tuple[str, ...] = ()
+    window: Window | None = None
+    timezone: str | None = None
+    """The zone that the window is read in; None: nobody here can read the definition."""
 
 
 class Holder(NamedTuple):
@@ -86,14 +94,28 @@ class Holder(NamedTuple):
         return f"{self.run_id} of {self.job}, {self.state}"
 
 
+class Thread(NamedTuple):
+    """A thread that works although its attempt has ended. `node` is the node's name, or its id."""
+
+    run_id: str
+    job: str
+    task: str
+    attempt: int
+    node: str
+
+    def __str__(self) -> str:
+        return f"thread of run {self.run_id} still working on node {self.node} ({self.task}, attempt {self.attempt})"
+
+
 @dataclass(frozen=True, slots=True)
 class LiveNode:
     """A node that is alive. `handlers` is None where it has not reported all of them, `free` where it has not said how
-    many runs it takes at once."""
+    many runs it takes at once. `sandbox` says why it starts no programs although its configuration allows them."""
 
     name: str
     handlers: frozenset[str] | None = None
     free: int | None = None
+    sandbox: str | None = None
 
     def can_run(self, requires: Requirements) -> bool:
         return self.handlers is None or requires.handlers <= self.handlers
@@ -104,7 +126,7 @@ class Pool:
     """How many runs a pool lets run at once, and those that do."""
 
     limit: int
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[Holder | Thread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +142,7 @@ class WaitingRun:
     requires: Requirements = Requirements()
     retry_count: int = 0
     error: str | None = None
+    scheduled_time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,30 +152,47 @@ class Around:
     now: datetime
     nodes: Sequence[LiveNode] = ()
     pools: Mapping[str, Pool] = field(default_factory=dict)
-    running: Mapping[str, Sequence[Holder]] = field(default_factory=dict)
-    """By job: its runs that are RUNNING."""
+    running: Mapping[str, Sequence[Holder | Thread]] = field(default_factory=dict)
+    """By job: its runs that are RUNNING, and threads of others that still work."""
     ahead: Mapping[str, Sequence[Holder]] = field(default_factory=dict)
     """By run: runs of the same job that it lines up behind."""
     dependencies: Mapping[str, Mapping[str, RunState | None]] = field(default_factory=dict)
     """By run: the latest run of each dependency that counts, None where there is none yet."""
+    threads: Mapping[str, Sequence[Thread]] = field(default_factory=dict)
+    """By job: threads that still work."""
     names_others: bool = True
 
 
 def wait_of(run: WaitingRun, around: Around) -> Wait | None:
     """What a run waits for; None where nothing keeps it, and a node is about to claim it."""
+    found = _until_due(run, around)
+    if found is None:
+        is_due = run.state is RunState.PENDING
+        return (lacking_node(run.requires, around.nodes) or _full(run, around)) if is_due else None
+    if found.reason is WaitingFor.REGISTRATION or run.stored == WaitingFor.PREVIOUS_RUN or not around.nodes:
+        return found
+    lacking = lacking_node(run.requires, around.nodes)
+    if lacking is None:
+        return found
+    return Wait(lacking.reason, f"{lacking.detail}; it also waits for {found.reason}: {found.detail}")
+
+
+def _until_due(run: WaitingRun, around: Around) -> Wait | None:
+    """What a run waits for before any node may claim it."""
     if run.state is RunState.QUEUED:
-        behind = around.ahead.get(run.run_id, ())
+        behind: list[Holder | Thread] = [*around.ahead.get(run.run_id, ()), *around.threads.get(run.job, ())]
         return Wait(WaitingFor.PREVIOUS_RUN, _named(behind) or "the run of its job before it")
     if run.state is not RunState.PENDING:
         return None
+    if run.stored == WaitingFor.PREVIOUS_RUN:
+        own = [thread for thread in around.threads.get(run.job, ()) if thread.run_id == run.run_id]
+        return Wait(WaitingFor.PREVIOUS_RUN, _named(own) or "the thread of its earlier attempt, which still works")
     is_due = run.not_before is not None and run.not_before <= around.now
     if run.stored == WaitingFor.DEPENDENCIES:
         return Wait(WaitingFor.DEPENDENCIES, _dependencies(run, around))
     if run.stored == WaitingFor.REGISTRATION:
         return Wait(WaitingFor.REGISTRATION, "its task is not registered; initialize() with it goes on with the run")
-    if not is_due:
-        return _time(run)
-    return lacking_node(run.requires, around.nodes) or _full(run, around)
+    return None if is_due else _time(run)
 
 
 def lacking_node(requires: Requirements, nodes: Sequence[LiveNode]) -> Wait | None:
@@ -163,6 +203,10 @@ def lacking_node(requires: Requirements, nodes: Sequence[LiveNode]) -> Wait | No
         return None
     had = frozenset[str]().union(*(node.handlers or () for node in nodes))
     missing = sorted(requires.handlers - had)
+    unsafe = [node for node in nodes if node.sandbox is not None]
+    if missing == [EXTERNAL] and unsafe:
+        more = f" (and {len(unsafe) - 1} more)" if len(unsafe) > 1 else ""
+        return Wait(WaitingFor.SANDBOX, f"node {unsafe[0].name}{more}: {unsafe[0].sandbox}")
     if missing:
         return Wait(WaitingFor.HANDLER, f"no live node {', none '.join(told(need)[0] for need in missing)}")
     parts = ", ".join(shown(need.strip()) for need in sorted(requires.handlers))
@@ -174,9 +218,21 @@ def _time(run: WaitingRun) -> Wait:
     if run.stored == WaitingFor.RETRY:
         after = "" if run.error is None else f", after {_short(run.error)}"
         return Wait(WaitingFor.RETRY, f"retry {run.retry_count + 1} at {rfc3339(at)}{after}")
+    if run.stored == WaitingFor.WINDOW and _is_moved(run):
+        return Wait(WaitingFor.RESCHEDULED, f"somebody moved it to {rfc3339(at)}")
     if run.stored == WaitingFor.WINDOW:
         return Wait(WaitingFor.WINDOW, f"{rfc3339(at)}, chosen within its window")
     return Wait(WaitingFor.RESCHEDULED, f"not before {rfc3339(at)}")
+
+
+def _is_moved(run: WaitingRun) -> bool:
+    """Whether its start is neither what its window chooses nor, where it has none, its own time."""
+    nominal, window, timezone = run.scheduled_time, run.requires.window, run.requires.timezone
+    if nominal is None or timezone is None:
+        return False
+    if window is None:
+        return run.chosen_time != nominal
+    return run.chosen_time != decide(window.request(run.job, nominal, timezone)).chosen_time
 
 
 def _full(run: WaitingRun, around: Around) -> Wait | None:
@@ -212,8 +268,8 @@ def _dependencies(run: WaitingRun, around: Around) -> str:
     return ", ".join(f"{name} ({'no run yet' if state is None else state})" for name, state in unmet.items())
 
 
-def _named(runs: Iterable[Holder]) -> str:
-    """The first few runs, and how many more there are."""
+def _named(runs: Iterable[Holder | Thread]) -> str:
+    """The first few runs and threads, and how many more there are."""
     found = list(runs)
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return "; ".join(str(each) for each in found[:MOST_NAMED]) + more

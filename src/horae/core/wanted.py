@@ -9,6 +9,7 @@ from typing import Any
 from horae.core.job import JobSpec, parse_settings
 from horae.core.jobtable import JobFile, job_table, read_job_values
 from horae.core.lifecycle import JobState
+from horae.core.pause import Pause
 from horae.errors import InvalidDefinition, InvalidInput, shown
 
 FORMS = "Give the structure of jobs.toml as a mapping, or a list of JobSpecs."
@@ -25,6 +26,8 @@ class Wanted:
     namespaces: frozenset[str] = frozenset()
     stated: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
+    """How long jobs that are to be PAUSED are so, and why, where that is said."""
 
     def __post_init__(self) -> None:
         names: set[str] = set()
@@ -50,6 +53,8 @@ class Wanted:
             table.pop("namespace", None)
             if spec.name in self.stated:
                 table["state"] = str(spec.state)
+                if spec.name in self.pauses:
+                    table |= self.pauses[spec.name].to_dict()
             else:
                 table.pop("state", None)
             found.setdefault(spec.namespace, {"namespace": spec.namespace, "jobs": {}})["jobs"][spec.name] = table
@@ -59,20 +64,29 @@ class Wanted:
         return list(found.values())
 
 
-def wanted_of(definitions: Any, *, namespace: str = "default", defaults: Mapping[str, Any] | None = None) -> Wanted:
+def wanted_of(
+    definitions: Any,
+    *,
+    namespace: str = "default",
+    defaults: Mapping[str, Any] | None = None,
+    timezone: str | None = None,
+) -> Wanted:
     """What plain definitions stand for: the structure of jobs.toml as a mapping or a list of such, JobSpecs, or what is
-    Wanted already. `namespace` is for a mapping that names none. Raises InvalidJobFile with the path in it."""
+    Wanted already. `namespace` and `timezone` are for a mapping that names none. Raises InvalidJobFile with
+    the path in it."""
     if isinstance(definitions, Wanted):
         return definitions
     if isinstance(definitions, JobSpec):
         return of_specs((definitions,), defaults)
     if isinstance(definitions, Mapping):
-        return of_files([read_job_values(definitions, namespace=namespace)], defaults)
+        return of_files([read_job_values(definitions, namespace=namespace, timezone=timezone)], defaults)
     if isinstance(definitions, Sequence) and not isinstance(definitions, str | bytes):
         if all(isinstance(each, JobSpec) for each in definitions) and definitions:
             return of_specs(definitions, defaults)
         if all(isinstance(each, Mapping) for each in definitions):
-            return of_files([read_job_values(each, namespace=namespace) for each in definitions], defaults)
+            return of_files(
+                [read_job_values(each, namespace=namespace, timezone=timezone) for each in definitions], defaults
+            )
     raise InvalidInput(f"{shown(definitions)} are no definitions", hint=FORMS)
 
 
@@ -94,4 +108,6 @@ def of_files(files: Sequence[JobFile], defaults: Mapping[str, Any] | None = None
                 )
     specs = tuple(spec for file in files for spec in file.specs())
     namespaces = frozenset(file.namespace for file in files)
-    return Wanted(specs, pools, namespaces, frozenset[str]().union(*(file.stated for file in files)), defaults or {})
+    stated = frozenset[str]().union(*(file.stated for file in files))
+    pauses = {name: pause for file in files for name, pause in file.pauses.items()}
+    return Wanted(specs, pools, namespaces, stated, defaults or {}, pauses)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from horae.core.constraint import Constraints
-from horae.core.decision import MODES, SEED_STRATEGIES, DecisionRequest, unwritable
+from horae.core.decision import MODES, SEED_STRATEGIES, DecisionRequest, check_exact, unwritable
 from horae.core.distribution import UNIFORM, Distribution, check
 from horae.core.duration import DurationLike, format_duration, parse_duration
 from horae.errors import InvalidConstraint, InvalidDistribution, InvalidDuration, InvalidSeed, InvalidWindow, shown
@@ -19,7 +19,10 @@ _Clauses = Mapping[str, Any] | Iterable[Mapping[str, Any]] | None
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Checked when made, so that a job cannot be defined with a window that no run could be decided in."""
+    """Checked when made, so that a job cannot be defined with a window that no run could be decided in.
+
+    `exact`: where 64 draws find no time that `only` and `avoid` allow, the seed picks one of the allowed seconds.
+    """
 
     mode: Literal["after", "before", "around", "center"]
     duration: DurationLike
@@ -27,6 +30,7 @@ class Window:
     seed: Literal["stable", "daily", "weekly"] = "stable"
     salt: str = ""
     constraints: Constraints = Constraints()  # noqa: RUF009 - a frozen value
+    exact: bool = False
 
     @classmethod
     def after(
@@ -37,9 +41,11 @@ class Window:
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
+        *,
+        exact: bool = False,
     ) -> Window:
         """From the nominal time until `d` later."""
-        return cls("after", d, _distribution(distribution), seed, salt, Constraints(only, avoid))
+        return cls("after", d, _distribution(distribution), seed, salt, Constraints(only, avoid), exact)
 
     @classmethod
     def before(
@@ -50,9 +56,11 @@ class Window:
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
+        *,
+        exact: bool = False,
     ) -> Window:
         """From `d` before the nominal time until it."""
-        return cls("before", d, _distribution(distribution), seed, salt, Constraints(only, avoid))
+        return cls("before", d, _distribution(distribution), seed, salt, Constraints(only, avoid), exact)
 
     @classmethod
     def around(
@@ -63,9 +71,11 @@ class Window:
         salt: str = "",
         only: _Clauses = None,
         avoid: _Clauses = None,
+        *,
+        exact: bool = False,
     ) -> Window:
         """Half of `d` on either side of the nominal time."""
-        return cls("around", d, _distribution(distribution), seed, salt, Constraints(only, avoid))
+        return cls("around", d, _distribution(distribution), seed, salt, Constraints(only, avoid), exact)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -83,8 +93,10 @@ class Window:
             raise InvalidWindow(error.message, hint=error.hint) from error
         if self.mode == "center":
             object.__setattr__(self, "mode", "around")
+        check_exact(self.exact, self.length)
         check(self.distribution)
         self.constraints.rules()
+        self.constraints.check_chosen()
 
     @property
     def length(self) -> timedelta:
@@ -118,6 +130,7 @@ class Window:
             self.seed,
             self.salt,
             self.constraints,
+            self.exact,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,11 +141,13 @@ class Window:
             data["seed"] = self.seed
         if self.salt:
             data["salt"] = self.salt
+        if self.exact:
+            data["exact"] = True
         return data | self.constraints.to_dict()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Window:
-        known = {"mode", "duration", "distribution", "seed", "salt", "only", "avoid"}
+        known = {"mode", "duration", "distribution", "seed", "salt", "exact", "only", "avoid"}
         if not isinstance(data, Mapping) or not {"mode", "duration"} <= set(data) <= known:
             raise InvalidWindow(f"Invalid window {shown(data)}: needs mode and duration, may have {sorted(known)}")
         drawn = data.get("distribution", "uniform")
@@ -150,6 +165,7 @@ class Window:
             data.get("seed", "stable"),
             data.get("salt", ""),
             constraints,
+            data.get("exact", False),
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pkgutil
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import NamedTuple
@@ -136,12 +136,53 @@ UTC_ZONE = Zone("UTC", tzif.ZoneData((), (0,), 0, _FIXED))
 _known: dict[str, Zone] = {"UTC": UTC_ZONE}
 
 
+class _Unsaid(str):
+    """The name of a zone that nobody said: it is UTC, unless something around the schedule says otherwise."""
+
+    __slots__ = ()
+
+
+UNSAID: str = _Unsaid("UTC")
+
+
+def is_unsaid(name: str) -> bool:
+    return type(name) is _Unsaid
+
+
+def zone_name(given: str | tzinfo) -> str:
+    """The name of a zone that is given by its name, as a ZoneInfo, or as `datetime.UTC`; any other text as it is."""
+    if isinstance(given, tzinfo):
+        if given is UTC:
+            return "UTC"
+        key = getattr(given, "key", None)
+        if not isinstance(key, str):
+            raise UnknownZone(
+                f"Unknown time zone {shown(given)}: it has no name",
+                hint='Give the name of a zone, or ZoneInfo("Europe/Berlin").',
+                details={"name": told(given)},
+            )
+        return key
+    return given
+
+
 def zone(name: str) -> Zone:
-    """The zone called `name` in the pinned data, read on first use; the host's own zone data is never consulted."""
+    """The zone called `name` in the pinned data, read on first use; the host's own zone data is never consulted.
+
+    A POSIX rule is the name of its own zone where no name could be meant: `CET-1CEST,M3.5.0,M10.5.0/3`, `<+0530>-5:30`.
+    """
     found = _known.get(name) if isinstance(name, str) else None
+    if found is None:
+        found = ruled(name) if isinstance(name, str) else None
     if found is None:
         found = _known.setdefault(name, Zone(name, tzif.parse(_read(name))))
     return found
+
+
+@lru_cache(maxsize=256)
+def ruled(name: str) -> Zone | None:
+    """The zone of a POSIX rule; None for a text that is none, or that could be meant as a name: `EST5`, `UTC+2`."""
+    rule = tzif.checked_rule(name) if "," in name or name[:1] == "<" else None
+    return None if rule is None else Zone(name, tzif.ZoneData((), (rule.standard,), 0, rule))
 
 
 @lru_cache(maxsize=1)
@@ -158,6 +199,12 @@ def _read(name: object) -> bytes:
             data = pkgutil.get_data("tzdata", f"zoneinfo/{name}")
             if data is not None:
                 return data
+    if isinstance(name, str) and "," in name and len(name) > tzif.LONGEST_RULE:
+        raise UnknownZone(
+            f"Unknown time zone {shown(name)}: a POSIX rule has at most {tzif.LONGEST_RULE} characters",
+            hint="Shorten the names in it: they mean nothing to Horae.",
+            details={"name": name},
+        )
     raise UnknownZone(
         f"Unknown time zone {shown(name)}: not in the IANA data of {TZDATA_VERSION}",
         hint=_suggestion(told(name)[:64], names),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from horae.core.constraint import Constraints
+from horae.core.constraint import ALL, Constraints
 from horae.core.distribution import DISTRIBUTIONS, UNIFORM, Distribution
 from horae.core.interval import Iso8601
 from horae.core.job import JobSpec, TaskSpec, only_task_name, parse_settings
@@ -38,6 +38,9 @@ from horae.ddl.text import Mark
 from horae.errors import HoraeError
 
 SQL_RETRY = Retry(3, timedelta(seconds=60), factor=2.0)
+SQL_TIMEOUT = timedelta(hours=1)
+SQL_DEFAULTS = {"retry": SQL_RETRY, "execution_timeout": SQL_TIMEOUT}
+"""What CREATE JOB says where its clauses do not: other surfaces have neither retries nor a timeout then."""
 SETTINGS = {
     "MODE": "mode",
     "FAILURE": "failure",
@@ -83,7 +86,7 @@ def created(statement: CreateJob, *, now: datetime) -> JobSpec:
     if "BODY" not in given and "TASKS" not in given:
         hint = "Add AS 'sql', CALL procedure(), EXEC 'command', PYTHON handler, or TASKS ( … )."
         raise statement.at.fault(f"job {statement.name} has nothing to do", hint=hint)
-    blank = statement.at.at(JobSpec, statement.name, None, settings={"retry": SQL_RETRY})
+    blank = statement.at.at(JobSpec, statement.name, None, settings=SQL_DEFAULTS)
     return _changed(blank, given, statement.at, now)
 
 
@@ -195,7 +198,11 @@ def window_of(value: WindowValue) -> Window:
         known = {name.lower(): name for name in DISTRIBUTIONS}
         named = known.get(value.distribution.lower(), value.distribution)
         distribution = Distribution(named, dict(value.parameters))
-    constraints = Constraints([dict(each) for each in value.only] or None, [dict(each) for each in value.avoid] or None)
+    avoid: list[Mapping[str, Any]] = [
+        *(dict(each) for each in value.avoid),
+        *({ALL: dict(each)} for each in value.avoid_all),
+    ]
+    constraints = Constraints([dict(each) for each in value.only] or None, avoid or None)
     return Window(
         value.mode,  # type: ignore[arg-type]  # refused there, by name
         value.duration,
@@ -203,6 +210,7 @@ def window_of(value: WindowValue) -> Window:
         value.seed or "stable",  # type: ignore[arg-type]  # as above
         value.salt or "",
         constraints,
+        value.exact,
     )
 
 

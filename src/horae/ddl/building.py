@@ -9,7 +9,7 @@ from uuid import UUID
 from horae.core import ids
 from horae.core.access import KIND_OF, ObjectKind, Privilege
 from horae.core.lifecycle import JobState
-from horae.ddl import clauses
+from horae.ddl import clauses, row_clauses
 from horae.ddl.clauses import json_value, pairs, refuse_doubles
 from horae.ddl.machine import Action, Keyword
 from horae.ddl.statements import (
@@ -41,7 +41,9 @@ from horae.ddl.statements import (
 from horae.ddl.text import Mark, Token
 from horae.errors import shown
 
-_STATES = {"ENABLE": JobState.ENABLED, "RESUME": JobState.ENABLED, "DISABLE": JobState.DISABLED}
+_STATES = {"ENABLE": JobState.ENABLED, "DISABLE": JobState.DISABLED}
+_RESUMED = "resumed"
+"""What RESUME asks for: not the state ENABLED, which would also bring back a job that somebody disabled."""
 
 
 def _is(item: Any, *words: str) -> bool:
@@ -65,7 +67,7 @@ def _alteration(items: list[Any], mark: Mark) -> Clause:
     if _is(items[0], "PAUSE"):
         note = items[-1] if len(items) in (2, 4) else None
         return Clause("STATE", (JobState.PAUSED, _after(items, "UNTIL"), note), at=mark)
-    return Clause("STATE", _STATES[items[0]], at=mark)
+    return Clause("STATE", _RESUMED if _is(items[0], "RESUME") else _STATES[items[0]], at=mark)
 
 
 def _rollback(items: list[Any], mark: Mark) -> RollBackJob:
@@ -82,8 +84,11 @@ def _alter_job(items: list[Any], mark: Mark) -> Statement:
     given = {clause.kind: clause.value for clause in refuse_doubles(rest)}
     state = given.get("STATE")
     state, until, note = state if isinstance(state, tuple) else (state, None, None)
+    resumes = state == _RESUMED
     changes = tuple(clause for clause in rest if clause.kind not in ("STATE", "OWNER"))
-    return AlterJob(name, changes, state, until, note, given.get("OWNER"), at=mark)
+    return AlterJob(
+        name, changes, JobState.ENABLED if resumes else state, until, note, given.get("OWNER"), resumes, at=mark
+    )
 
 
 def _drop_job(items: list[Any], mark: Mark) -> Statement:
@@ -226,6 +231,7 @@ def _drop_secret(items: list[Any], mark: Mark) -> Statement:
 
 ACTIONS: dict[str, Action] = {
     **clauses.ACTIONS,
+    **row_clauses.ACTIONS,
     "create_job": _create_job,
     "alter_job": _alter_job,
     "alteration": _alteration,

@@ -230,16 +230,28 @@ def _moments(items: list[Any], mark: Mark) -> Moments:
             return IsoMoments(first, given.get("IN"), given.get("ANCHOR"))
 
 
+_LIMITS = ("ONLY", "AVOID", "AVOID ALL")
+
+
 def _window(items: list[Any], mark: Mark) -> Any:
     mode, *rest = items
     if not rest:
         return plain(mode)
-    options = [each for each in rest[1:] if each[0] not in ("ONLY", "AVOID")]
+    options = [each for each in rest[1:] if each[0] not in _LIMITS]
     given = pairs(options, mark, "WINDOW")
     distribution, parameters = given.get("DISTRIBUTION", (None, ()))
-    only, avoid = (tuple(value for name, value in rest[1:] if name == side) for side in ("ONLY", "AVOID"))
+    only, avoid, avoid_all = (tuple(value for name, value in rest[1:] if name == side) for side in _LIMITS)
     return WindowValue(
-        mode.lower(), rest[0], distribution, parameters, given.get("SEED"), given.get("SALT"), only, avoid
+        mode.lower(),
+        rest[0],
+        distribution,
+        parameters,
+        given.get("SEED"),
+        given.get("SALT"),
+        only,
+        avoid,
+        avoid_all,
+        given.get("EXACT", False),
     )
 
 
@@ -247,8 +259,13 @@ def _window_option(items: list[Any], mark: Mark) -> tuple[str, Any]:
     head, *rest = items
     if head == "DISTRIBUTION":
         return "DISTRIBUTION", (rest[0], tuple(pairs(rest[1:], mark, "DISTRIBUTION").items()))
-    if head in ("ONLY", "AVOID"):
-        return str(head), tuple(pairs(rest, mark, str(head)).items())
+    if head in _LIMITS:
+        side = str(head)
+        if rest and type(rest[0]) is Keyword:
+            side, rest = "AVOID ALL", rest[1:]
+        return side, tuple(pairs(rest, mark, side).items())
+    if head == "EXACT":
+        return "EXACT", True
     return str(head), plain(rest[0])
 
 

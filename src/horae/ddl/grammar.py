@@ -49,6 +49,14 @@ LABELS = MappingProxyType(
         "value": "a value",
         "parameter_value": "a value",
         "expression": "an expression",
+        "row_table": "sys.cb_schedules",
+        "handler_table": "cb_task_handlers",
+        "handler_column": "task_name",
+        "key_column": "name",
+        "new_column": "a column",
+        "changed_column": "a column",
+        "row_column": "a column",
+        "cell": "a value",
     }
 )
 """How a fault names what was expected; rules that are not here are named by what they begin with."""
@@ -59,6 +67,7 @@ GRAMMAR = """\
 statement = create_job | alter_job | drop_job | execute_job | cancel_run | show | explain_job
           | grant | revoke | create_user | alter_user | drop_user | create_role | drop_role
           | alter_system | create_secret | drop_secret
+          | insert_schedules | update_schedules | delete_schedules
 
 # Jobs
 
@@ -157,8 +166,8 @@ fold = ONCE | BOTH | AUTO
 
 window = NONE | DEFAULT | ( AFTER | BEFORE | AROUND | CENTER ) duration { window_option }
 window_option = DISTRIBUTION identifier [ '(' [ parameter { ',' parameter } ] ')' ]
-              | SEED ( STABLE | DAILY | WEEKLY ) | SALT string
-              | ONLY '(' limit { ',' limit } ')' | AVOID '(' limit { ',' limit } ')'
+              | SEED ( STABLE | DAILY | WEEKLY ) | SALT string | EXACT
+              | ONLY '(' limit { ',' limit } ')' | AVOID [ ALL ] '(' limit { ',' limit } ')'
 parameter = identifier '=' parameter_value
 parameter_value = string | number [ unit ] | compact | identifier
 limit = identifier '=' ( string | number )
@@ -180,6 +189,28 @@ drop_role = DROP ROLE [ IF EXISTS ] name { ',' name }
 alter_system = ALTER SYSTEM SET SCHEDULER '.' dotted '=' ( DEFAULT | value )
 create_secret = ( CREATE SECRET | CREATE OR ALTER SECRET ) name [ FOR JOB name ] ( '=' | AS ) string
 drop_secret = DROP SECRET [ IF EXISTS ] name [ FOR JOB name ]
+
+# Jobs as rows of the view cb_schedules
+
+insert_schedules = ( INSERT INTO | INSERT OR IGNORE INTO ) row_table '(' new_column { ',' new_column } ')'
+                   ( VALUES row { ',' row } | handler_rows )
+                   [ ON CONFLICT [ '(' key_column ')' ] DO NOTHING ]
+update_schedules = UPDATE row_table SET change { ',' change } [ WHERE condition { AND condition } ]
+delete_schedules = DELETE FROM row_table [ WHERE condition { AND condition } ]
+row_table = dotted
+row = '(' cell { ',' cell } ')'
+cell = literal | NOW '(' ')' | CURRENT_TIMESTAMP | DEFAULT
+change = changed_column '=' cell
+condition = row_column ( '=' literal | IN '(' literal { ',' literal } ')' )
+handler_rows = SELECT handler_cell { ',' handler_cell } FROM handler_table
+               [ WHERE handler_column ( '=' string | IN '(' string { ',' string } ')' ) ]
+handler_cell = cell | handler_column
+handler_table = dotted
+handler_column = identifier
+new_column = identifier
+changed_column = identifier
+row_column = identifier
+key_column = identifier
 
 # Values
 

@@ -10,8 +10,10 @@ from math import isfinite
 from typing import Any
 
 from horae.core.duration import format_duration, parse_duration
+from horae.core.instant import rfc3339
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
+from horae.core.pause import Pause
 from horae.core.policy import Bounded, Queue
 from horae.core.update import Update
 from horae.ddl.parsing import keywords
@@ -22,12 +24,16 @@ from horae.ddl.statements import (
     AlterUser,
     AtMoments,
     CancelRun,
+    Cell,
     Clause,
+    Condition,
     CreateJob,
     CreateRole,
     CreateSecret,
     CreateUser,
     CronMoments,
+    Default,
+    DeleteSchedules,
     DropJob,
     DropRole,
     DropSecret,
@@ -37,6 +43,7 @@ from horae.ddl.statements import (
     ExplainJob,
     GrantPrivileges,
     GrantRoles,
+    InsertSchedules,
     Moments,
     Pairs,
     RevokePrivileges,
@@ -48,7 +55,9 @@ from horae.ddl.statements import (
     ShowRuns,
     Statement,
     Task,
+    UpdateSchedules,
     WindowValue,
+    Word,
     Work,
 )
 from horae.ddl.unbinding import unbound
@@ -62,15 +71,28 @@ _NAMES = ("POOL", "NAMESPACE", "RUN AS", "OWNER")
 
 
 def job_text(
-    spec: JobSpec, *, state: JobState | str | None = None, verb: str = "CREATE JOB", says: Collection[str] = ()
+    spec: JobSpec,
+    *,
+    state: JobState | str | None = None,
+    verb: str = "CREATE JOB",
+    says: Collection[str] = (),
+    pause: Pause | None = None,
 ) -> str:
-    """The statement that defines `spec`; `state` is the job's present one, where that is not the definition's.
+    """The statement that defines `spec`; `state` is the job's present one, where that is not the definition's. Until
+    when it is paused and why takes a second statement.
 
     Only what differs from the SQL defaults is said, and the settings named by `says`. Raises InvalidDefinition for what
     SQL has no words for: schedules of the user's own, payloads that are not JSON.
     """
     present = spec.state if state is None else JobState(state)
-    return statement_text(unbound(spec, state=present, verb=verb, says=says))
+    text = statement_text(unbound(spec, state=present, verb=verb, says=says))
+    return text if pause is None else f"{text};\n\n{pause_text(spec.name, pause)}"
+
+
+def pause_text(name: str, pause: Pause) -> str:
+    """The statement that pauses a job until then, and says why."""
+    until = None if pause.until is None else rfc3339(pause.until)
+    return statement_text(AlterJob(name, state=JobState.PAUSED, until=until, note=pause.note or None))
 
 
 def statement_text(statement: Statement, *, masked: bool = False) -> str:
@@ -185,8 +207,11 @@ def _window(value: Any) -> str:
         text += f" SEED {value.seed.upper()}"
     if value.salt is not None:
         text += f" SALT {string_text(value.salt)}"
+    if value.exact:
+        text += " EXACT"
     text += "".join(f"\n    ONLY ({_limits(each)})" for each in value.only)
-    return text + "".join(f"\n    AVOID ({_limits(each)})" for each in value.avoid)
+    text += "".join(f"\n    AVOID ({_limits(each)})" for each in value.avoid)
+    return text + "".join(f"\n    AVOID ALL ({_limits(each)})" for each in value.avoid_all)
 
 
 def _limits(pairs: Pairs) -> str:
@@ -306,6 +331,8 @@ def _alter_job(it: AlterJob) -> str:
     if it.state is not None and (it.until is not None or it.note is not None):
         until = "" if it.until is None else f" UNTIL {string_text(it.until)}"
         changes.append("PAUSE" + until + ("" if it.note is None else f" {string_text(it.note)}"))
+    elif it.resumes:
+        changes.append("RESUME")
     elif it.state is not None:
         changes.append(f"SET STATE = {it.state}")
     if it.owner is not None:
@@ -367,6 +394,29 @@ def _create_secret(it: CreateSecret, masked: bool) -> str:  # noqa: FBT001 - pas
     return f"{verb} {_secret(it.name, it.job)} = {string_text(_MASK if masked else it.value)}"
 
 
+def _cell(cell: Cell) -> str:
+    return repr(cell.value) if isinstance(cell.value, Word | Default) else literal_text(cell.value)
+
+
+def _insert_schedules(it: InsertSchedules) -> str:
+    begin = f"INSERT INTO sys.cb_schedules ({', '.join(it.columns)})"
+    if not it.from_handlers:
+        rows = [", ".join(map(_cell, row)) for row in it.rows]
+        return f"{begin} VALUES {', '.join(f'({row})' for row in rows)}"
+    named = "" if it.handlers is None else f" WHERE task_name IN ({', '.join(map(string_text, it.handlers))})"
+    return " ".join([begin, "SELECT", ", ".join(map(_cell, it.rows[0])), f"FROM cb_task_handlers{named}"])
+
+
+def _where(conditions: tuple[Condition, ...]) -> str:
+    said = [f"{each.column} IN ({', '.join(map(literal_text, each.values))})" for each in conditions]
+    return f" WHERE {' AND '.join(said)}" if said else ""
+
+
+def _update_schedules(it: UpdateSchedules) -> str:
+    changes = ", ".join(f"{column} = {_cell(cell)}" for column, cell in it.changes)
+    return " ".join(["UPDATE sys.cb_schedules SET", changes]) + _where(it.where)
+
+
 _PRINTERS: dict[type, Callable[[Any, bool], str]] = {
     CreateJob: lambda it, _: _create_job(it),
     AlterJob: lambda it, _: _alter_job(it),
@@ -396,4 +446,7 @@ _PRINTERS: dict[type, Callable[[Any, bool], str]] = {
     AlterSystem: lambda it, _: _alter_system(it),
     CreateSecret: _create_secret,
     DropSecret: lambda it, _: f"DROP SECRET {'IF EXISTS ' if it.if_exists else ''}{_secret(it.name, it.job)}",
+    InsertSchedules: lambda it, _: _insert_schedules(it),
+    UpdateSchedules: lambda it, _: _update_schedules(it),
+    DeleteSchedules: lambda it, _: "".join(["DELETE FROM sys.cb_schedules", _where(it.where)]),
 }

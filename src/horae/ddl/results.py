@@ -34,6 +34,8 @@ class Result(list[tuple[Any, ...]]):
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
         data: dict[str, Any] = {"statement": self.statement, "message": self.message}
+        if self.rowcount >= 0:
+            data["rowcount"] = self.rowcount
         if self.columns:
             data |= {"columns": list(self.columns), "rows": [[_plain(value) for value in row] for row in self]}
             data |= {"cut": True} if self.cut else {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +16,8 @@ from horae.control.versions import roll_back
 from horae.core.instant import rfc3339
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
+from horae.core.pause import pause_of
+from horae.ddl import row_changes
 from horae.ddl import statements as say
 from horae.ddl.binder import altered, created, explained_at, pause_until
 from horae.ddl.printer import job_text
@@ -134,6 +135,8 @@ def _takes_several_verbs(statement: Statement) -> bool:
             return [bool(statement.clauses), statement.owner is not None, statement.state is not None].count(True) > 1
         case say.DropUser() | say.DropRole():
             return len(statement.names) > 1
+        case say.InsertSchedules() | say.UpdateSchedules() | say.DeleteSchedules():
+            return True
     return False
 
 
@@ -171,6 +174,8 @@ class _Carrying:
                 return Result("ALTER JOB", f"job {name} {told}")
             case say.DropJob():
                 return await self._drop(statement)
+            case say.InsertSchedules() | say.UpdateSchedules() | say.DeleteSchedules():
+                return await row_changes.carry_out(self._service, statement)
             case say.ExecuteJob():
                 run = await self._commands.trigger(statement.name, statement.payload, statement.key)
                 rows = [(run.run_id, str(run.state))]
@@ -197,9 +202,11 @@ class _Carrying:
     # ---- jobs --------------------------------------------------------------------------------------------------------
 
     async def _text(self, job: Any) -> str:
-        """The statement that makes this job again here: where the system says how new jobs catch up, so does it."""
+        """The statements that make this job again here: where the system says how new jobs catch up, so does it."""
         says = ("recovery",) if "scheduler.catch_up" in await self._service.store.settings() else ()
-        return job_text(job.definition.spec, state=job.state, says=says)
+        job.definition.check_readable()
+        pause = pause_of(job.state, job.paused_until, job.pause_note)
+        return job_text(job.definition.spec, state=job.state, says=says, pause=pause)
 
     async def _create(self, statement: say.CreateJob) -> Result:
         spec = await self._resolved(created(statement, now=await self._service.now()), statement)
@@ -220,10 +227,9 @@ class _Carrying:
             await self._commands.define([spec], source="sql", expected={name: 0})
             return Result(verb, f"{'recreated' if present else 'created'} job {name}")
         found = await self._service.store.jobs([name])
-        if found and not said_state:
-            spec = replace(spec, state=found[0].state)
         expected = {name: found[0].version if found else 0}
-        (defined,) = await self._commands.define([spec], source="sql", expected=expected)
+        keeps_state = () if said_state else (name,)
+        (defined,) = await self._commands.define([spec], source="sql", expected=expected, keeps_state=keeps_state)
         return Result(verb, f"{defined.change} job {name}")
 
     async def _alter(self, statement: say.AlterJob) -> Result:
@@ -239,6 +245,8 @@ class _Carrying:
         if statement.state is JobState.PAUSED:
             until = pause_until(statement, job.definition.spec)
             await self._commands.pause(name, until, statement.note)
+        elif statement.resumes:
+            await self._commands.resume(name)
         elif statement.state is JobState.ENABLED:
             await self._commands.enable(name)
         elif statement.state is JobState.DISABLED:

@@ -82,7 +82,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class WindowValue:
-    """WINDOW = AFTER 10m …; `only` and `avoid` have a group of pairs for each time they stand there."""
+    """WINDOW = AFTER 10m …; `only`, `avoid` and `avoid_all` have a group of pairs for each time they stand there."""
 
     mode: str
     duration: timedelta
@@ -92,6 +92,8 @@ class WindowValue:
     salt: str | None = None
     only: tuple[Pairs, ...] = ()
     avoid: tuple[Pairs, ...] = ()
+    avoid_all: tuple[Pairs, ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ class CreateJob(Placed):
 class AlterJob(Placed):
     """`clauses` change the definition; `state` and `owner`, where they are not None, are changes of their own.
 
-    `until` (a text) and `note` go with PAUSED.
+    `until` (a text) and `note` go with PAUSED, `resumes` with ENABLED: it only ends a pause, where ENABLE and
+    SET STATE = ENABLED also bring back a job that is disabled.
     """
 
     name: str
@@ -148,6 +151,7 @@ class AlterJob(Placed):
     until: str | None = None
     note: str | None = None
     owner: str | None = None
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +320,62 @@ class DropSecret(Placed):
     if_exists: bool = False
 
 
+# ---- jobs as rows of cb_schedules --------------------------------------------------------------------------------
+
+
+class Word:
+    """A cell that is no value of its own: `now()`, or `task_name` of a handler."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+NOW = Word("now()")
+TASK_NAME = Word("task_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Placed):
+    """A value in a row: text, number, boolean, None for NULL, `DEFAULT`, `NOW` or `TASK_NAME`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Condition(Placed):
+    """One of those that WHERE joins with AND: the column has one of the values."""
+
+    column: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertSchedules(Placed):
+    """INSERT INTO cb_schedules. With `from_handlers` the one row stands for each handler that live nodes have, of those
+    in `handlers` where that is not None."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    from_handlers: bool = False
+    handlers: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSchedules(Placed):
+    """UPDATE cb_schedules. Without conditions: every row that the caller may see."""
+
+    changes: tuple[tuple[str, Cell], ...]
+    where: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSchedules(Placed):
+    where: tuple[Condition, ...]
+
+
 Statement = (
     CreateJob
     | AlterJob
@@ -340,4 +400,7 @@ Statement = (
     | AlterSystem
     | CreateSecret
     | DropSecret
+    | InsertSchedules
+    | UpdateSchedules
+    | DeleteSchedules
 )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from horae.core.constraint import Constraints
+from horae.core.constraint import ALL
 from horae.core.distribution import UNIFORM
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import JobState
 from horae.core.policy import NO_RETRY, Retry
 from horae.core.schedule import Once
 from horae.core.window import Window
-from horae.ddl.binder import FIELDS, SETTINGS, SQL_RETRY, retry_base, task_name
+from horae.ddl.binder import FIELDS, SETTINGS, SQL_RETRY, SQL_TIMEOUT, retry_base, task_name
 from horae.ddl.clauses import RETRY_PARTS
 from horae.ddl.moments import DEFAULT_FOLD, DEFAULT_GAP, DEFAULT_ZONE, moments_of
 from horae.ddl.statements import DEFAULT, Clause, CreateJob, Pairs, Task, WindowValue, Work
 
+_TIMEOUT = "execution_timeout"
 _KINDS = {name: kind for kind, name in SETTINGS.items() if kind != "CATCH_UP"}
 _USUAL = {each.name: each.default for each in fields(JobSpec) if each.default is not MISSING}
 
@@ -26,7 +27,7 @@ def unbound(spec: JobSpec, *, state: JobState, verb: str, says: Collection[str] 
     """The statement that `binder.created` makes `spec` of; `says` are settings it speaks of even where `spec` leaves
     them to the scheduler. Raises InvalidDefinition where SQL has no words for it."""
     clauses = [*_schedule(spec), *_settings(spec.settings), *_retry(spec.settings), *_fields(spec)]
-    clauses += [Clause(_KINDS[name], DEFAULT) for name in says if name not in spec.settings]
+    clauses += [Clause(_KINDS[name], DEFAULT) for name in sorted({*says, _TIMEOUT}) if name not in spec.settings]
     if state != JobState.ENABLED:
         clauses.append(Clause("STATE", state))
     clauses.append(_tasks(spec))
@@ -56,7 +57,7 @@ def _schedule(spec: JobSpec) -> Iterator[Clause]:
 
 def _settings(settings: Mapping[str, Any]) -> Iterator[Clause]:
     for name, kind in _KINDS.items():
-        if name in settings:
+        if name in settings and not (name == _TIMEOUT and settings[name] == SQL_TIMEOUT):
             value = settings[name]
             yield Clause(kind, _window(value) if isinstance(value, Window) else value)
 
@@ -110,6 +111,8 @@ def _work(task: TaskSpec) -> Work:
 
 def _window(window: Window) -> WindowValue:
     has_shape = window.distribution != UNIFORM
+    data = window.constraints.to_dict()
+    avoid = data.get("avoid", ())
     return WindowValue(
         window.mode,
         window.length,
@@ -117,10 +120,12 @@ def _window(window: Window) -> WindowValue:
         window.distribution.items() if has_shape else (),
         None if window.seed == "stable" else window.seed,
         window.salt or None,
-        _groups(window.constraints, "only"),
-        _groups(window.constraints, "avoid"),
+        _groups(data.get("only", ())),
+        _groups(each for each in avoid if ALL not in each),
+        _groups(each[ALL] for each in avoid if ALL in each),
+        window.exact,
     )
 
 
-def _groups(constraints: Constraints, side: str) -> tuple[Pairs, ...]:
-    return tuple(tuple(each.items()) for each in constraints.to_dict().get(side, ()))
+def _groups(sets: Iterable[Mapping[str, str]]) -> tuple[Pairs, ...]:
+    return tuple(tuple(each.items()) for each in sets)

@@ -86,6 +86,8 @@ class Application(Horae):
         """How the scheduler's calls are carried out: in the loop that awaits them, or in a simulation's."""
         self.forgotten: Callable[[], None] = lambda: None
         """Called when a simulation has killed the process this was in."""
+        self.dropped: Callable[[str], None] = lambda name: None
+        """Called with the name of a job that was dropped here."""
         self.leave_simulation()
         self.standings: tuple[Declared, ...] = ()
         self._specs: list[JobSpec] = []
@@ -96,6 +98,10 @@ class Application(Horae):
     def take(self, registered: Sequence[Registered]) -> None:
         self._specs = [each.spec for each in registered]
         self.callbacks.take(registered)
+
+    async def drop(self, name: str, keep_history: bool = False) -> None:  # noqa: FBT001, FBT002 - the public signature
+        await super().drop(name, keep_history)
+        self.dropped(name)
 
     async def register(self, store: Store) -> None:
         """Nothing yet: what is registered is declared once this node has joined."""

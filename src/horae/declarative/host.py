@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from horae.core.tzif import checked_rule
 from horae.core.zone import zone
 from horae.errors import UnknownZone
 
@@ -20,7 +21,8 @@ def host_clock() -> datetime:
 def host_zone(environment: dict[str, str] | None = None, link: Path = _LINK, name: Path = _NAME) -> str:
     """The name of the host's zone: what TZ says, else what /etc/localtime leads to, else /etc/timezone, else UTC.
 
-    Raises UnknownZone where the host has a zone that has no name: rules alone cannot be written into a catalog.
+    A POSIX rule in TZ (`CET-1CEST,M3.5.0,M10.5.0/3`) is the name of its own zone. Raises UnknownZone where the host has
+    a zone that has no name.
     """
     variables = os.environ if environment is None else environment
     told = variables.get("TZ")
@@ -57,7 +59,21 @@ def _checked(text: str, why: str) -> str:
     try:
         zone(given)
     except UnknownZone as error:
+        rule = checked_rule(given)
+        if rule is not None and rule.begin is None:
+            return _fixed(-rule.standard)
         raise UnknownZone(
-            f"{why}, which is no name of a time zone", hint='Name it: Scheduler(…, tz="Europe/Brussels").'
+            f"{why}, which is no name of a time zone, and no rule that says when its clocks change",
+            hint='Name it: Scheduler(…, tz="Europe/Brussels").',
         ) from error
     return given
+
+
+def _fixed(west: int) -> str:
+    """A zone whose clocks never change, `west` seconds behind UTC, under a name that means the same everywhere: what
+    TZ calls it (`EST5`, `UTC+2`) reads like the names of zones and is none."""
+    hours, rest = divmod(abs(west), 3600)
+    sign, letter = ("-", "+") if west > 0 else ("+", "-")
+    clock = f"{hours:02d}{rest // 60:02d}" + (f"{rest % 60:02d}" if rest % 60 else "")
+    written = f"{hours}:{rest // 60:02d}" + (f":{rest % 60:02d}" if rest % 60 else "")
+    return f"<{sign}{clock}>{letter if letter == '-' else ''}{written}" if west else "UTC"

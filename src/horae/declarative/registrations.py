@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from horae.core.cron import LONGEST_EXPRESSION
-from horae.core.declarative import PREFIX, declared_spec
+from horae.core.declarative import PREFIX, declared_spec, job_name
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec
 from horae.core.schedule import Cron
@@ -89,17 +89,21 @@ _KINDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 )
 
 
+_LONGEST_READ = 1_000
+"""Letters of a name that are looked at: no name has so many."""
+
+
 def _check_name(name: str) -> None:
     if not name:
         raise InvalidRegistrationError(name, "name", name, "must be a non-empty string")
     try:
-        checked_name(PREFIX + name, "task name")
-        checked_name(name, "task name")
+        checked_name(job_name(name[:_LONGEST_READ]), "task name")
     except InvalidName as fault:
-        reason = fault.message.rpartition(": ")[2]
-        if "characters" in reason:
-            reason = f"must have 1 to {255 - len(PREFIX)} characters, has {len(name)}"
-        raise InvalidRegistrationError(name, "name", name, reason) from fault
+        most = 255 - len(PREFIX)
+        has = f"has {len(name)}"
+        if len(name) <= most:
+            has = "has too many that cannot be shown, which take more"
+        raise InvalidRegistrationError(name, "name", name, f"must have 1 to {most} characters, {has}") from fault
 
 
 def _check_callback(name: str, callback: Any) -> None:

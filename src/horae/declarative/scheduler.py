@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from datetime import datetime
+from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid4
 
 from horae.core.declarative import PREFIX, task_name
-from horae.core.zone import zone
+from horae.core.zone import zone, zone_name
 from horae.declarative import events
 from horae.declarative.application import Application, read_declared
 from horae.declarative.errors import (
@@ -44,19 +44,21 @@ class SchedulerState(StrEnum):
 class Scheduler:
     """Runs the registered callbacks when their cron expressions come due, over one catalog.
 
-    `tz` names the zone expressions are read in; None is the host's. `listener` is called with every event.
+    `tz` is the zone expressions are read in, a name or a ZoneInfo; None is the host's. `listener` is called with every
+    event.
     """
 
     def __init__(
-        self, store: str = "sqlite:///horae.db", tz: str | None = None, listener: Listener | None = None
+        self, store: str = "sqlite:///horae.db", tz: str | tzinfo | None = None, listener: Listener | None = None
     ) -> None:
         if listener is not None and (not callable(listener) or is_async(listener)):
             raise InvalidInput(f"{shown(listener)} cannot listen: it has to be a plain function of one event")
         self.app = Application(store)
         """What stands behind it: the operations, events and metrics of every app."""
-        self.zone = host_zone() if tz is None else tz
+        self.zone = host_zone() if tz is None else zone_name(tz)
         zone(self.zone)  # says now what is wrong with its name
         self.app.forgotten = self._forget
+        self.app.dropped = self._dropped
         self.app.callbacks.stood_down = self._stood_down
         self._listener = listener
         self._state = SchedulerState.UNINITIALIZED
@@ -64,7 +66,8 @@ class Scheduler:
         self._beginning: asyncio.Future[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._polls = False
+        self._polled: set[str] = set()
+        """The jobs of its tasks, but for those that were dropped."""
         self._retrying: dict[str, str] = {}
         self._errors: dict[str, str | None] = {}
         stream = self.app.events
@@ -146,7 +149,7 @@ class Scheduler:
         """Says so. Nothing has been started yet: that would take an await."""
         self._retrying = {each.job_name: each.retry_run for each in self.app.standings if each.retry_run is not None}
         self._errors.clear()
-        self._polls = bool(registered)
+        self._polled = {each.spec.name for each in registered}
         if self._polls:
             self._tell(events.PollingStarted(self._now()))
         self._enter(SchedulerState.RUNNING)
@@ -172,7 +175,8 @@ class Scheduler:
             await asyncio.shield(self._ending)
 
     async def _end(self) -> None:
-        polls, self._polls = self._polls, False
+        polls = self._polls
+        self._polled = set()
         try:
             self._tell(events.SchedulerStopRequested(self._now()))
             if polls:
@@ -199,8 +203,19 @@ class Scheduler:
         if self._ending is not None:
             self._ending.cancel()
         self._identifier = self._beginning = self._ending = self._loop = None
-        self._polls = False
+        self._polled = set()
         self._retrying, self._errors = {}, {}
+
+    def _dropped(self, job: str) -> None:
+        """A job was dropped: with the last task, polling is over."""
+        if job in self._polled and self._state is SchedulerState.RUNNING:
+            self._polled.discard(job)
+            if not self._polls:
+                self._tell(events.PollingStopped(self._now()))
+
+    @property
+    def _polls(self) -> bool:
+        return bool(self._polled)
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 

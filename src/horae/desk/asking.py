@@ -201,6 +201,8 @@ class ListRuns(Asked, frozen=True, kw_only=True):
     before: Word | None = None
     """`next_before` of the page before."""
     limit: Count = 100
+    id: Word | None = None
+    """Runs whose ids begin so: `occ_1a2b`, or `1a2b`."""
 
 
 class JobRuns(Asked, frozen=True, kw_only=True):

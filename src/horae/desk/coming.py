@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import chain, islice
 
 from horae.control.effort import Effort
-from horae.core.instant import LAST, instant, rfc3339
+from horae.core.instant import LAST, instant, rfc3339, shifted
 from horae.core.interval import Every
 from horae.core.lifecycle import JobState, RunState
 from horae.core.schedule import Cron, Once
@@ -98,7 +98,7 @@ def _starts(job: JobRecord, now: datetime, effort: Effort) -> Iterator[Start]:
     # Slots that are overdue are about to be decided, caught up on or given up: they are not to come any more.
     _, lag = view.reach()
     own = effort.part(MOST_WALKED_OF_ONE, MOST_DRAWN_OF_ONE)
-    begin = max(job.planned_until, now - lag)
+    begin = max(job.planned_until, shifted(now, -lag))
     moved = () if job.moved_slot is None or not job.planned_until < job.moved_slot <= begin else (job.moved_slot,)
     try:
         for nominal in chain(moved, schedule.between(begin, instant(LAST))):

@@ -30,10 +30,11 @@ class Definitions(Versions):
 
     async def get_job(self, asked: asking.Named) -> shapes.WholeJob:
         record = await self.service.queries.get_job(asked.name)
+        is_readable = record.definition.fault is None
         return making.whole_job(
             record,
-            definition=table_of(record.definition.spec, record.state),
-            texts=texts_of(record.definition.spec, record.state, await self.says()),
+            definition=table_of(record.definition.spec, record.state) if is_readable else {},
+            texts=texts_of(record, record.definition.spec, await self.says()) if is_readable else {},
             may=self.may(record),
             coming=await self._coming(record),
             dependents=[each.name for each in await self.service.views.dependents(record.name, _MOST_DEPENDENTS)],

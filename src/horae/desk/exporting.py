@@ -15,6 +15,7 @@ from horae.core.job import JobSpec, Settings
 from horae.core.jobtable import JobFile, job_file_toml, job_table
 from horae.core.kronjob import krontab_from_job
 from horae.core.kronprint import format_line
+from horae.core.pause import Pause, pause_of
 from horae.core.schedule import Schedule, Union
 from horae.core.shape import did_you_mean
 from horae.core.tomltext import key_text
@@ -44,6 +45,7 @@ class _Contents:
     specs: tuple[JobSpec, ...]
     left_out: list[said.LeftOut] = field(default_factory=list)
     says: tuple[str, ...] = ()
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
 
     def sayable(self, say: Callable[[JobSpec], Any]) -> list[tuple[JobSpec, Any]]:
         """Each job with what `say` makes of it; those that it refuses are left out."""
@@ -108,6 +110,11 @@ class Exports(Part):
             tuple(sorted(specs, key=lambda spec: spec.name)),
             left_out,
             ("recovery",) if "scheduler.catch_up" in await self.service.store.settings() else (),
+            {
+                record.name: pause
+                for record in records
+                if (pause := pause_of(record.state, record.paused_until, record.pause_note)) is not None
+            },
         )
 
     async def _records(self, asked: asking.ExportJobs) -> list[JobRecord]:
@@ -223,6 +230,8 @@ def _nothing_sayable(wanted: str, left_out: Sequence[said.LeftOut]) -> Conflict:
 def _unsayable(record: JobRecord) -> str | None:
     """Why no file can say this job, whatever its format."""
     spec = record.definition.spec
+    if record.definition.fault is not None:
+        return f"its definition cannot be read: {record.definition.fault}"
     if any(task.handler == declarative.HANDLER for task in spec.tasks):
         return "it is a task of a declarative scheduler, which registers it itself"
     if spec.schedule is not None and any(path.startswith("__main__:") for path in _paths(spec.schedule)):
@@ -243,7 +252,7 @@ _Printed = tuple[str, list[str]]
 
 def _toml(contents: _Contents) -> _Printed:
     jobs = tuple(spec for spec, _ in contents.sayable(job_table))
-    file = JobFile(contents.namespaces[0], {}, contents.pools, jobs)
+    file = JobFile(contents.namespaces[0], {}, contents.pools, jobs, pauses=contents.pauses)
     return job_file_toml(file), [spec.name for spec in jobs]
 
 
@@ -257,7 +266,9 @@ def _json(contents: _Contents) -> _Printed:
             document["pools"] = dict(contents.pools)
         jobs = {spec.name: table for spec, table in found if spec.namespace == namespace}
         document["jobs"] = {
-            name: {key: value for key, value in table.items() if key != "namespace"} for name, table in jobs.items()
+            name: {key: value for key, value in table.items() if key != "namespace"}
+            | (contents.pauses[name].to_dict() if name in contents.pauses else {})
+            for name, table in jobs.items()
         }
         documents.append(document)
     plain: Any = documents[0] if len(documents) == 1 else documents
@@ -273,7 +284,11 @@ def _sql(contents: _Contents) -> _Printed:
                 f" {key_text(name)} = {limit}, or horae apply",
             )
         )
-    found = contents.sayable(lambda spec: job_text(spec, verb="CREATE OR ALTER JOB", says=contents.says))
+
+    def text(spec: JobSpec) -> str:
+        return job_text(spec, verb="CREATE OR ALTER JOB", says=contents.says, pause=contents.pauses.get(spec.name))
+
+    found = contents.sayable(text)
     texts = {spec.name: text for spec, text in found}
     order = _in_order([spec for spec, _ in found])
     return "\n".join(f"{texts[name]};\n" for name in order), order
@@ -281,6 +296,9 @@ def _sql(contents: _Contents) -> _Printed:
 
 def _krontab(contents: _Contents) -> _Printed:
     found = contents.sayable(lambda spec: format_line(krontab_from_job(replace(spec, owner=None))))
+    for name in contents.pauses.keys() & {spec.name for spec, _ in found}:
+        reason = "a krontab line says that a job is suspended, not until when or why: take toml, json or sql for that"
+        contents.left_out.append(said.LeftOut(name=f"pause of {name}", reason=reason))
     return "".join(f"{line}\n" for _, line in found), [spec.name for spec, _ in found]
 
 

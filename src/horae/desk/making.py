@@ -10,9 +10,9 @@ from typing import Any
 from horae.control.doctor import Examination
 from horae.control.people import Verification
 from horae.core.access import Grant, Principal, named_grant
-from horae.core.instant import EPOCH, instant, rfc3339
+from horae.core.instant import EPOCH, instant, precise, rfc3339
 from horae.core.lifecycle import RunState
-from horae.core.report import Report, TaskRow
+from horae.core.report import Report
 from horae.desk import persons, shapes, sights
 from horae.store.board import AuditEntry, Outcome
 from horae.store.port import JobRecord, NodeRecord, RunRecord
@@ -29,9 +29,7 @@ def time_text(at: datetime | None) -> str | None:
 
 def precise_text(at: datetime | None) -> str | None:
     """With its milliseconds, where it has any: when work began and ended. What took 80 ms did not take none."""
-    if at is None or at.microsecond < 1_000:
-        return time_text(at)
-    return f"{rfc3339(at)[:-1]}.{at.microsecond // 1_000:03}Z"
+    return None if at is None else precise(at)
 
 
 @lru_cache(16_384)
@@ -75,6 +73,7 @@ def _listed(record: JobRecord) -> dict[str, Any]:
         "description": spec.description,
         "namespace": spec.namespace,
         "schedule_description": None if spec.schedule is None else spec.schedule.describe(),
+        "fault": record.definition.fault,
     }
 
 
@@ -125,7 +124,7 @@ def run(record: RunRecord) -> shapes.Run:
         origin=str(record.origin),
         version=record.version,
         scheduled_time=rfc3339(record.scheduled_time),
-        chosen_time=rfc3339(record.chosen_time),
+        chosen_time=precise(record.chosen_time),
         started_at=precise_text(record.started_at),
         completed_at=precise_text(record.completed_at),
         duration_seconds=length,
@@ -140,44 +139,19 @@ def run(record: RunRecord) -> shapes.Run:
         count=record.count,
         covers_from=time_text(record.covers_from),
         covers_to=time_text(record.covers_to),
-        not_before=time_text(record.not_before),
-        created_at=rfc3339(record.created_at),
+        not_before=precise_text(record.not_before),
+        created_at=precise(record.created_at),
+        replay_reason=record.replay_reason,
     )
 
 
 def report(found: Report) -> shapes.Report:
     told = found.to_dict()
-    told |= {
-        "outcome": str(found.outcome),
-        "started_at": precise_text(found.run.started_at),
-        "completed_at": precise_text(found.run.completed_at),
-        "tasks": [_task(each) for each in found.tasks],
-    }
-    return shapes.Report(**told, text=str(found))
-
-
-def _task(row: TaskRow) -> shapes.Task:
-    attempts = [
-        shapes.Attempt(
-            attempt_id=each.attempt_id,
-            number=each.number,
-            state=str(each.state),
-            started_at=precise_text(each.started_at),
-            ended_at=precise_text(each.ended_at),
-            error=each.error,
-        )
-        for each in row.attempts
+    told["tasks"] = [
+        shapes.Task(**(each | {"attempts": [shapes.Attempt(**attempt) for attempt in each["attempts"]]}))
+        for each in told["tasks"]
     ]
-    return shapes.Task(
-        task_run_id=row.task_run_id,
-        name=row.name,
-        state=str(row.state),
-        failure=str(row.failure),
-        cancelled_by=row.cancelled_by,
-        reason=row.reason,
-        result=row.result,
-        attempts=attempts,
-    )
+    return shapes.Report(**told, text=str(found))
 
 
 # ---- the whole -------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class Occurrence(Shape, frozen=True, kw_only=True):
 class Occurrences(Shape, frozen=True, kw_only=True):
     """Slots after now, up to `until`: how many come, go, start at another time and stay, with the first of each. Where
     a side has none up to then, its next one after that. `unschedulable` are those after the change that cannot start:
-    no moment of their windows will do."""
+    no draw in their windows found a time that their constraints allow."""
 
     until: Time
     added: int

@@ -16,12 +16,14 @@ class Runs(Part):
     """Runs listed and shown, what they printed, cancelled, done again."""
 
     async def list_runs(self, asked: asking.ListRuns) -> shapes.RunPage:
-        return await self._page(asked, asked.job)
+        return await self._page(asked, asked.job, asked.id)
 
     async def job_runs(self, asked: asking.JobRuns) -> shapes.RunPage:
         return await self._page(asked, asked.name)
 
-    async def _page(self, asked: asking.ListRuns | asking.JobRuns, job: str | None) -> shapes.RunPage:
+    async def _page(
+        self, asked: asking.ListRuns | asking.JobRuns, job: str | None, beginning: str | None = None
+    ) -> shapes.RunPage:
         wanted = RunsAsked(
             job=job,
             states=run_states(asked.state),
@@ -31,6 +33,7 @@ class Runs(Part):
             before=asked.before or None,
             # One more than is shown tells whether there is another page.
             limit=asked.limit + 1,
+            beginning=beginning,
         )
         found = await self.service.views.list_runs(wanted)
         shown_runs = found[: asked.limit]

@@ -47,6 +47,8 @@ class Job(Shape, frozen=True, kw_only=True):
     namespace: str = "default"
     schedule_description: str | None = None
     outcomes: list[Outcome] | None = None
+    fault: str | None = None
+    """Why its definition cannot be read, where that is so."""
 
 
 class JobPage(Shape, frozen=True, kw_only=True):
@@ -117,6 +119,8 @@ class WholeJob(Shape, frozen=True, kw_only=True):
     """Its next ten starts."""
     dependents: list[str] = field(default_factory=list)
     """Jobs that depend on it, of those that whoever asks may see."""
+    fault: str | None = None
+    """Why its definition cannot be read, where that is so."""
 
 
 class Version(Shape, frozen=True, kw_only=True):
@@ -237,6 +241,8 @@ class Run(Shape, frozen=True, kw_only=True):
     not_before: Time | None = None
     created_at: Time | None = None
     waiting_detail: str | None = None
+    replay_reason: str | None = None
+    """Why the replay was asked for, where it is one."""
 
 
 class RunPage(Shape, frozen=True, kw_only=True):
@@ -264,6 +270,9 @@ class Attempt(Shape, frozen=True, kw_only=True):
     started_at: Time | None
     ended_at: Time | None
     error: str | None
+    traceback: str | None = None
+    """Where it failed; of a program, the last lines it printed."""
+    duration_seconds: Seconds | None = None
 
 
 class Task(Shape, frozen=True, kw_only=True):
@@ -275,6 +284,12 @@ class Task(Shape, frozen=True, kw_only=True):
     reason: str | None
     result: Any
     attempts: list[Attempt]
+    started_at: Time | None = None
+    ended_at: Time | None = None
+    duration_seconds: Seconds | None = None
+    """From its first start to its end, waits between attempts included."""
+    working_seconds: Seconds | None = None
+    """How long an attempt was under way."""
 
 
 class Report(Shape, frozen=True, kw_only=True):
@@ -302,6 +317,12 @@ class Report(Shape, frozen=True, kw_only=True):
     tasks: list[Task]
     text: str = ""
     """The same for people."""
+    summary: str = ""
+    """What happened, in a few plain sentences."""
+    working_seconds: Seconds | None = None
+    """How long an attempt was under way; `duration_seconds` is from the first start to the end."""
+    replay_reason: str | None = None
+    """Why the replay was asked for, where it is one; `reason` is the outcome's."""
 
 
 class Output(Shape, frozen=True, kw_only=True):

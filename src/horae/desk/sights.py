@@ -89,6 +89,7 @@ class Overview(Shape, frozen=True, kw_only=True):
     waiting: list[Run]
     coming: list[Coming]
     failures: list[Run]
+    """The newest of the failed runs, as `failed` counts them."""
     recent: list[Run]
     bars: list[Bar]
     """The last 24 hours, by hour."""
@@ -100,6 +101,10 @@ class Overview(Shape, frozen=True, kw_only=True):
     slots_taken: int
     nodes: int
     overdue: int
+    failed: int
+    """Runs of the last day's slots that failed, as `list_runs` has them with `failed,failed_stale` and `failed_since`;
+    500 stands for that many or more."""
+    failed_since: Time
 
 
 class Finding(Shape, frozen=True, kw_only=True):

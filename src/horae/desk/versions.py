@@ -21,6 +21,7 @@ from horae.core.kronjob import krontab_from_job
 from horae.core.kronprint import format_line
 from horae.core.lifecycle import JobState, RunState
 from horae.core.occurrence import planned
+from horae.core.pause import pause_of
 from horae.core.takeover import take_over
 from horae.core.update import parse_update
 from horae.ddl.printer import job_text
@@ -80,7 +81,7 @@ class Versions(Part):
             spec = version_spec(wanted)
         except HoraeError as error:
             fault = error.message
-        told = {} if spec is None else texts_of(spec, record.state, await self.says())
+        told = {} if spec is None else texts_of(record, spec, await self.says())
         coming, coming_then = await self._before_and_after(record, wanted, spec)
         return said.WholeVersion(
             job=record.name,
@@ -190,12 +191,14 @@ def table_of(spec: JobSpec, state: JobState | None = None) -> dict[str, Any]:
         return spec.to_dict()
 
 
-def texts_of(spec: JobSpec, state: JobState, says: Sequence[str]) -> dict[str, str | None]:
-    """The definition as `sql`, `toml` and `krontab`; None where it cannot be said that way."""
+def texts_of(record: JobRecord, spec: JobSpec, says: Sequence[str]) -> dict[str, str | None]:
+    """The definition as `sql`, `toml` and `krontab`, in the job's present state; None where it cannot be said that way.
+    A krontab line cannot say until when a job is paused, and why."""
+    state, pause = record.state, pause_of(record.state, record.paused_until, record.pause_note)
     plain = replace(spec, state=state, owner=None)
     return {
-        "sql": _text(lambda: job_text(spec, state=state, says=says)),
-        "toml": _text(lambda: job_toml(spec, state=state)),
+        "sql": _text(lambda: job_text(spec, state=state, says=says, pause=pause)),
+        "toml": _text(lambda: job_toml(spec, state=state, pause=pause)),
         "krontab": _text(lambda: format_line(krontab_from_job(plain))),
     }
 

@@ -28,14 +28,13 @@ OVERDUE = timedelta(seconds=30)
 """How late something may be before it counts as overdue."""
 _DAY = timedelta(hours=24)
 _FAILED = frozenset({RunState.FAILED, RunState.FAILED_STALE})
-_AMISS = frozenset({RunState.COMPLETED_WITH_ERRORS, RunState.MISSED})
 _MOST_ACTIVE = 50
 _MOST_COMING = 30
 _MOST_JOBS = 60
 """Jobs that are asked for what comes next: each has one start at least."""
 _FEW = 20
-_SEARCHED = 1_000_000
-"""Runs of a day among which those that went amiss without failing are looked for: there is no index of them."""
+MOST_FAILED = 500
+"""Failed runs that are counted: a page need not tell more exactly how bad it is."""
 _COUNTED = 1_000
 """Jobs and runs that are counted one by one for somebody who does not see all of them."""
 LARGEST_SQL_ANSWER = 20_000_000
@@ -62,7 +61,7 @@ class Whole(Part):
         ended: Counter[str] = Counter()
         for counts in bars.values():
             ended.update(counts)
-        failures = await self._failures(ended, now)
+        failures = await self._failures(now)
         alive = [each for each in nodes if each.state == "ALIVE"]
         return sights.Overview(
             now=rfc3339(now),
@@ -70,7 +69,9 @@ class Whole(Part):
             running=[making.run(each) for each in running],
             waiting=[making.run(each) for each in waiting],
             coming=await _coming([job for job in jobs.jobs if job.next_run_time is not None], waiting, now),
-            failures=[making.run(each) for each in failures],
+            failures=[making.run(each) for each in failures[:_FEW]],
+            failed=len(failures),
+            failed_since=rfc3339(now - _DAY),
             recent=[making.run(each) for each in recent],
             bars=[sights.Bar(at=rfc3339(at), runs=dict(counts)) for at, counts in bars.items()],
             ended=dict(ended),
@@ -82,16 +83,10 @@ class Whole(Part):
             overdue=await self._overdue(waiting, now),
         )
 
-    async def _failures(self, ended: Counter[str], now: datetime) -> list[RunRecord]:
-        """What failed within the day, or went amiss otherwise; the newest first. Failed runs have an index; the others
-        are looked for only where some are known to be there, and no further than all of them are found."""
-        views = self.service.views
-        found = list(await views.list_runs(RunsAsked(states=_FAILED, since=now - _DAY, limit=_FEW)))
-        amiss = min(sum(ended[state] for state in _AMISS), _FEW)
-        if amiss and ended.total() <= _SEARCHED:
-            found += await views.list_runs(RunsAsked(states=_AMISS, since=now - _DAY, limit=amiss))
-            found.sort(key=lambda run: run.created_at, reverse=True)
-        return found[:_FEW]
+    async def _failures(self, now: datetime) -> tuple[RunRecord, ...]:
+        """The runs of the day's slots that failed, the newest first, which have an index; no more than are counted."""
+        asked = RunsAsked(states=_FAILED, since=now - _DAY, limit=MOST_FAILED)
+        return await self.service.views.list_runs(asked)
 
     async def _totals(self, page: JobsPage, now: datetime) -> sights.Totals:
         views = self.service.views

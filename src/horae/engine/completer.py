@@ -8,11 +8,10 @@ from datetime import datetime
 from uuid import UUID
 
 from horae.core.lifecycle import RUNS, AttemptState, RunState, TaskState
-from horae.engine.hooks import Caller
+from horae.engine.fault import fault_of
 from horae.engine.live import LiveAttempt, LiveRun
 from horae.engine.parts import Part, Shared, breathe
-from horae.engine.runner import Runner
-from horae.engine.told import number_of, told
+from horae.engine.runner import Runner, failed_end
 from horae.engine.wakeup import Alarm
 from horae.errors import StoreConflict, StoreError, StoreUnavailable
 from horae.events import LoopFailed, RunEnded, RunFenced, RunParked, RunReleased
@@ -20,19 +19,28 @@ from horae.store.port import AttemptEnd, OutputChunk, Settled, Settlement, Start
 
 AT_ONCE = 200
 _TERMINAL = RUNS.terminal
+_FAILED = frozenset((RunState.FAILED, RunState.FAILED_STALE, RunState.COMPLETED_WITH_ERRORS))
 
 
 class Completer(Part):
     """Settles what the runner reports, and does what the catalog answers: start, stop, forget."""
 
-    def __init__(self, shared: Shared, runner: Runner, caller: Caller, slot_freed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        runner: Runner,
+        run_ended: Callable[[LiveRun, float], None],
+        slot_freed: Callable[[], None],
+    ) -> None:
         super().__init__(shared)
         self._runner = runner
-        self._caller = caller
+        self._run_ended = run_ended
         self._slot_freed = slot_freed
         self.node: UUID
         self._line: list[LiveRun] = []
         self._chunks: list[OutputChunk] = []
+        self._over: list[LiveAttempt] = []
+        """Attempts whose thread outlived them, and has ended."""
         self._alarm = Alarm(self._loop)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -49,7 +57,13 @@ class Completer(Part):
         if not run.attempts:
             self._slot_freed()
 
-    def work_over(self) -> None:
+    def work_over(self, attempt: LiveAttempt) -> None:
+        """An attempt that was given up has ended after all."""
+        if attempt in attempt.run.leftovers:
+            attempt.run.leftovers.remove(attempt)
+            self._over.append(attempt)
+            self._idle.clear()
+            self._alarm.ring()
         self._slot_freed()
 
     def keep_output(self, chunk: OutputChunk) -> None:
@@ -63,7 +77,9 @@ class Completer(Part):
         assert joining is not None
         run.settling = True
         try:
-            answer = await joining.settle(Settlement(run.run_id, run.claim.run_no, run.claim.fence, (end,), run.stop))
+            answer = await joining.settle(
+                Settlement(run.run_id, run.claim.run_no, run.claim.fence, (end,), run.stop, threads=run.threads)
+            )
         except StoreError:
             # Nobody knows whether that was committed. Handing the run back waits for the row and finds out: what has
             # ended stays so, and what was undone is done again.
@@ -73,7 +89,8 @@ class Completer(Part):
             return
         except Exception as error:  # noqa: BLE001 - a constraint checked at commit: the task's failure, not ours
             run.settling = False
-            failed = AttemptEnd(end.position, end.number, AttemptState.FAILED, told(error), number_of(error))
+            fault = attempt.fault = fault_of(error, attempt.hidden, is_traced=False)
+            failed = failed_end(attempt, AttemptState.FAILED, fault)
             self._runner.record(attempt, failed)
             run.ends.append(failed)
             self.ended(run)
@@ -89,7 +106,7 @@ class Completer(Part):
     async def run(self) -> None:
         while True:
             await self._alarm.wait()
-            while self._line or self._chunks:
+            while self._line or self._chunks or self._over:
                 await self._turn()
                 await breathe()
             self._idle.set()
@@ -115,6 +132,28 @@ class Completer(Part):
                 self._heed(run, answer)
             # Ends that waited for this may have been all that kept the dispatcher from taking on more.
             self._slot_freed()
+        if self._over:
+            await self._end_threads()
+
+    async def _end_threads(self) -> None:
+        """Tells the catalog which threads have ended: after the settlements that told of them."""
+        over, self._over = self._over, []
+        while True:
+            try:
+                await self._store.end_threads(self.node, [attempt.key for attempt in over])
+            except StoreConflict:
+                await asyncio.sleep(0)
+                continue
+            except Exception as error:  # noqa: BLE001 - the next heartbeat tells of it as well
+                if _may_pass(error):
+                    await self._outage.ride_out(error)
+                    continue
+                self._stream.emit(LoopFailed("completer", f"{type(error).__name__}: {error}"))
+            break
+        for attempt in over:
+            # A retry of its task may have waited for it while others of the run are under way.
+            if self._ledger.runs.get(attempt.run.run_id) is attempt.run:
+                self.ended(attempt.run)
 
     def _settlement(self, run: LiveRun) -> Settlement | None:
         if self._ledger.runs.get(run.run_id) is not run or run.settling:
@@ -123,8 +162,9 @@ class Completer(Part):
             return None
         ends, run.ends = tuple(run.ends), []
         run.settling = True
+        run.stop_told = run.stop is not None
         claim = run.claim
-        return Settlement(claim.run_id, claim.run_no, claim.fence, ends, run.stop, run.released)
+        return Settlement(claim.run_id, claim.run_no, claim.fence, ends, run.stop, run.released, threads=run.threads)
 
     async def _write(self, chunks: Sequence[OutputChunk]) -> None:
         """Output is written once, however long that takes; what the store does not want is not worth a run."""
@@ -199,12 +239,17 @@ class Completer(Part):
             else:
                 self._stream.emit(RunReleased(run.run_id, run.job_name, "released"))
         else:
+            fault = run.fault
             self._forget(run)
             seconds = run.claim.elapsed_ms / 1000 + self._loop.time() - run.claimed
             state = str(answer.state or "ENDED")
             if self._stream.wanted(RunEnded):
-                self._stream.emit(RunEnded(run.run_id, run.job_name, state, run.stop, seconds))
-            self._caller.ended(run)
+                # What an attempt failed of is not why the run was cancelled, or completed after all.
+                where: tuple[str | None, BaseException | None] = (None, None)
+                if fault is not None and answer.state in _FAILED:
+                    where = fault.traceback, fault.exception
+                self._stream.emit(RunEnded(run.run_id, run.job_name, state, answer.reason or run.stop, seconds, *where))
+            self._run_ended(run, seconds)
 
     def _go_on(self, run: LiveRun, answer: Settled) -> None:
         for position in answer.cancels:
@@ -218,13 +263,12 @@ class Completer(Part):
         for start in answer.starts:
             self._runner.start(run, start)
         self.come_back(run, answer.wake_at)
-        if run.stop is not None and answer.cancels and not run.attempts:
+        if run.stop is not None and not run.attempts and (answer.cancels or run.stop_told):
             # The catalog waits for an attempt that is not here: only handing the run back ends it.
             run.released = True
         if run.stop is not None:
             # Asked for while this was being settled: what has just begun is to stop as well.
-            for attempt in list(run.attempts.values()):
-                self._runner.ask(attempt, "cancelled")
+            self._runner.stop_attempts(run)
         if run.ends or (run.stop is not None and not run.attempts):
             self.ended(run)
 
@@ -247,6 +291,7 @@ class Completer(Part):
         if self._ledger.runs.get(run.run_id) is not run:
             return False
         del self._ledger.runs[run.run_id]
+        run.fault = None
         return True
 
 
@@ -256,4 +301,5 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _bare(end: AttemptEnd) -> AttemptEnd:
-    return end._replace(error=None if end.error is None else "an error that could not be written", result=None)
+    said = None if end.error is None else "an error that could not be written"
+    return end._replace(error=said, result=None, traceback=None)

@@ -21,7 +21,7 @@ from horae.engine.parts import Part, Shared, breathe
 from horae.engine.runner import Runner
 from horae.engine.wakeup import Alarm
 from horae.errors import RunNotFound, StoreConflict, StoreError
-from horae.events import Claimed, LoopFailed, Planned, RunPassed, RunStarted
+from horae.events import Claimed, DefinitionUnreadable, LoopFailed, Planned, RunStarted
 from horae.store.port import Capacity, Claim, Origin
 from horae.store.repeat import repeated
 
@@ -170,10 +170,8 @@ class Dispatcher(Part):
             self._stream.emit(Planned(planned.jobs, planned.born, seconds))
         if claims and self._stream.wanted(Claimed):
             self._stream.emit(Claimed(len(claims), seconds))
-        for passed in planned.passed:
-            self._stream.emit(
-                RunPassed(passed.job_name, str(passed.state), passed.count, passed.reason, passed.is_recovery)
-            )
+        for definition in planned.unreadable:
+            self._stream.emit(DefinitionUnreadable(definition.name, definition.version, definition.fault or ""))
         return claims
 
     async def _dispatch(self, free: int) -> Sequence[Claim]:
@@ -239,7 +237,7 @@ class Dispatcher(Part):
             if self._resumes(run) or (first_time(run.claim) and self._caller.hooks.starting(run.job_name)):
                 task = run.preparing = self._loop.create_task(self._prepare_one(run))
                 self._preparing.add(task)
-                task.add_done_callback(self._preparing.discard)
+                task.add_done_callback(partial(self._prepared, run))
             else:
                 self._ledger.working -= 1
                 self._begin(run)
@@ -277,11 +275,21 @@ class Dispatcher(Part):
             self._stream.emit(LoopFailed("dispatcher", f"{type(error).__name__}: {error}"))
             run.released = True
         finally:
-            # Also where it was cancelled: whoever stopped the run settles it.
-            run.preparing = None
-            self._ledger.working -= 1
-            self.slot_freed()
+            # Also where it was cancelled: the one that stopped the run settles it.
+            self._end_preparation(run)
         self._begin(run)
+
+    def _prepared(self, run: LiveRun, task: asyncio.Task[None]) -> None:
+        self._preparing.discard(task)
+        if run.preparing is task:
+            # Cancelled before its first step, it never entered its coroutine.
+            self._end_preparation(run)
+
+    def _end_preparation(self, run: LiveRun) -> None:
+        """Gives back the place that the preparation held."""
+        run.preparing = None
+        self._ledger.working -= 1
+        self.slot_freed()
 
     def _begin(self, run: LiveRun) -> None:
         claim = run.claim

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from horae.core.instant import EPOCH
+from horae.core.lifecycle import RunState
 from horae.core.needs import MOST_REPORTED
 from horae.engine.completer import Completer
+from horae.engine.delivery import Delivery
 from horae.engine.dispatcher import Dispatcher
 from horae.engine.hooks import Caller, Hooks
 from horae.engine.keeper import Keeper
 from horae.engine.learning import Learner
-from horae.engine.live import Ledger
+from horae.engine.live import Ledger, LiveRun
 from horae.engine.outage import Outage
+from horae.engine.overlong import OverlongReporter
 from horae.engine.parts import Shared, ThreadPool
 from horae.engine.registry import Registry
 from horae.engine.runner import Runner
@@ -25,18 +30,32 @@ from horae.engine.tools import Tools
 from horae.engine.tuning import Tuning, retuned
 from horae.engine.wakeup import Alarm, StoreClock
 from horae.errors import StoreError
-from horae.events import EngineStarted, EngineStopped, LoopFailed, Stream
+from horae.events import (
+    Draining,
+    EngineStarted,
+    EngineStopped,
+    LoopFailed,
+    RunEnded,
+    RunPassed,
+    RunReleased,
+    SandboxMissing,
+    Stream,
+)
 from horae.runners.output import Capture
 from horae.runners.processes import Processes
 from horae.runners.threads import Threads
-from horae.store.port import Store
+from horae.store.port import Passed, Store
 from horae.store.repeat import repeated
 from horae.version import __version__
 
+_NAMED = 10
+"""Runs that are named when they are waited for."""
 FORCE_AFTER = 5.0
 """Seconds between asking tasks to stop and going without them."""
 SETTLING = 30.0
 """Seconds a node that stops waits for a catalog that cannot be reached to take down what has ended."""
+HOOKED_AGAIN = 3600.0
+"""Seconds after which a node says again which hooks it has: the catalog forgets them after seven days."""
 TOLD_AGAIN = 0.5
 """Seconds after which a loop that was told to end, and has not, is told again."""
 
@@ -91,19 +110,30 @@ class Engine:
         self._processes = self._host.processes
         self._outage = Outage(loop, stream)
         self._caller = Caller(loop, store, hooks, stream, self._threads.submit)
+        self._hooked = loop.time()
         shared = Shared(loop, store, registry, self.ledger, stream, tuning, self._outage, StoreClock(loop), tools)
         self.runner = Runner(shared, self._threads, self._processes)
         self.dispatcher = Dispatcher(shared, self.runner, self._caller)
-        self.completer = Completer(shared, self.runner, self._caller, self._slot_freed)
-        self.keeper = Keeper(shared, self.runner, self.completer, self.dispatcher, self._rejoin, self._retune)
+        self.delivery = Delivery(shared, self._caller)
+        self.completer = Completer(shared, self.runner, self._run_ended, self._slot_freed)
+        self.overlong = OverlongReporter(shared)
+        self.keeper = Keeper(
+            shared, self.runner, self.completer, self.dispatcher, self.overlong, self._rejoin, self._retune
+        )
+        self.keeper.name = name
         self.learner = Learner(shared, inline=host is not None)
-        self._reported = registry.names
+        self._tools = tools
+        self._reported = (registry.names, registry.sandbox, tuning.take_over_after)
         self.keeper.describe = self._describe
         self.runner.owner = self.completer
         self.runner.opener = lambda run, limit: store.transact(
             self.node, run.run_id, run.claim.run_no, run.claim.fence, limit
         )
         self.dispatcher.completer = self.completer
+
+    def _run_ended(self, run: LiveRun, seconds: float) -> None:
+        self.overlong.ended(run, seconds)
+        self.delivery.stir()
 
     def _slot_freed(self) -> None:
         self.dispatcher.slot_freed()
@@ -114,7 +144,7 @@ class Engine:
         """Takes up what ALTER SYSTEM has set; what was set back is again as the program has it."""
         slots, tuning = retuned(self._given, set_by_system)
         self.ledger.slots = slots
-        for part in (self.runner, self.dispatcher, self.completer, self.keeper):
+        for part in (self.runner, self.dispatcher, self.completer, self.delivery, self.keeper):
             part.retune(tuning)
         self.dispatcher.stir()
 
@@ -143,21 +173,28 @@ class Engine:
             self._begin("retention", self.keeper.retain())
             self._begin("learning", self.learner.run(self.dispatcher.stir))
         self._begin("completer", self.completer.run())
+        self._begin("hooks", self.delivery.run())
         self._begin("dispatcher", self.dispatcher.run(self.keeper))
+        self._store.observe(self._passed)
         self._stream.emit(EngineStarted(str(self.node), self._name, totals.jobs_enabled, self.ledger.slots))
+        if self._registry.sandbox is not None:
+            self._stream.emit(SandboxMissing(self._registry.sandbox))
+        # What ended while no node had the hooks waits for them.
+        self.delivery.stir()
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._loops.append(self._loop.create_task(self._guarded(name, work), name=f"horae {name}"))
 
     async def _join(self) -> None:
-        for part in (self.dispatcher, self.completer, self.keeper):
+        for part in (self.dispatcher, self.completer, self.delivery, self.keeper):
             part.node = self.node
         details = self._details()
         await repeated(lambda: self._store.join(self.node, name=self._name, details=details))
 
     def _details(self) -> dict[str, Any]:
         """What the node says of itself."""
-        self._reported = self._registry.names
+        self._reported = (self._registry.names, self._registry.sandbox, self.keeper.silence)
+        sandbox = {} if self._registry.sandbox is None else {"sandbox": self._registry.sandbox}
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
@@ -165,12 +202,60 @@ class Engine:
             "version": __version__,
             "handlers": sorted(self._registry.names)[:MOST_REPORTED],
             "modules": list(self._given[1].modules),
+            "hooks": sorted(self._caller.hooks.completing())[:MOST_REPORTED],
+            "silence": self.keeper.silence,
+            **sandbox,
         }
 
     async def _describe(self) -> None:
-        """Tells of handlers that this node has learned since: others would take them for gone."""
-        if self._registry.names != self._reported:
-            await self._store.describe(self.node, self._details())
+        """Reports what has changed of this node: what others rely on, and what they would take for gone."""
+        await self._describe_abilities()
+        hooks = self._caller.hooks.completing()
+        if hooks and self._loop.time() - self._hooked > HOOKED_AGAIN:
+            await self._store.register_hooks([each.hook for each in hooks.values()])
+            self._hooked = self._loop.time()
+        # Another node may have ended runs.
+        self.delivery.stir()
+
+    async def _describe_abilities(self) -> None:
+        """Reports handlers that this node has learned since, which others would take for gone, and whether it can start
+        programs by now."""
+        before = self._registry.sandbox
+        if self._tools is not None and self._tools.external.enabled:
+            self._registry.able(*await self._tools.abilities())
+        if (self._registry.names, self._registry.sandbox, self.keeper.silence) == self._reported:
+            return
+        await self._store.describe(self.node, self._details())
+        if self._registry.sandbox is None:
+            self.dispatcher.stir()
+        elif self._registry.sandbox != before:
+            self._stream.emit(SandboxMissing(self._registry.sandbox))
+
+    def _passed(self, runs: Sequence[Passed]) -> None:
+        """Announces what became of runs that no node reports."""
+        for run in runs:
+            if run.state is RunState.PENDING:
+                reason = self.keeper.naming(run.reason or "released")
+                self._stream.emit(RunReleased(run.run_id, run.job_name, reason))
+            elif run.elapsed is not None:
+                seconds = run.elapsed.total_seconds()
+                self._stream.emit(RunEnded(run.run_id, run.job_name, str(run.state), run.reason, seconds))
+            else:
+                first = run.scheduled_time if run.first is None else run.first
+                last = run.scheduled_time if run.covers_to is None else run.covers_to
+                self._stream.emit(
+                    RunPassed(
+                        run.job_name,
+                        str(run.state),
+                        run.count,
+                        run.reason,
+                        run.is_recovery,
+                        run.run_id,
+                        _milliseconds(first),
+                        _milliseconds(last),
+                    )
+                )
+        self.delivery.stir()
 
     async def _rejoin(self) -> None:
         gone, self.node = self.node, uuid4()
@@ -189,6 +274,7 @@ class Engine:
             self.dispatcher.stir()
             self.keeper.stir()
             self.learner.stir()
+            self.delivery.stir()
 
     async def failed(self) -> None:
         """Returns never, unless one of the loops ends by an error; then it is raised."""
@@ -222,6 +308,10 @@ class Engine:
         await self._bounded(self.dispatcher.claims_over(), FORCE_AFTER)
         ends = self._loop.time() + self._grace
         cut = 0
+        under_way = [f"{run.job_name} ({run.run_id})" for run in self.ledger.runs.values()]
+        if under_way:
+            named = ", ".join([*under_way[:_NAMED], *(["…"] if len(under_way) > _NAMED else [])])
+            self._stream.emit(Draining(str(self.node), self._grace, len(under_way), named, self._name))
         if self._shutdown == "cancel":
             cut = self._cut()
         await self._at_rest(ends)
@@ -235,12 +325,12 @@ class Engine:
             for attempt in list(run.attempts.values()):
                 self.runner.give_up(attempt)
         await self._bounded(self.completer.settled(), FORCE_AFTER)
-        await self._bounded(self._caller.finish(), self._grace)
+        await self._bounded(self.delivery.finish(), self._grace)
         await self._close_loops()
         with suppress(StoreError):
             await self._bounded(self._leave(), FORCE_AFTER)
         await self._close()
-        self._stream.emit(EngineStopped(str(self.node), cut))
+        self._stream.emit(EngineStopped(str(self.node), cut, self._name))
         return cut
 
     def _cut(self) -> int:
@@ -295,7 +385,8 @@ class Engine:
     async def _close(self) -> None:
         self.dispatcher.close()
         self.runner.close()
-        self._caller.drop()
+        self.delivery.drop()
+        self._store.observe(None)
         self._threads.close()
         await self._processes.close()
         await self.runner.works.close()
@@ -312,3 +403,7 @@ class Engine:
         self.ledger.runs.clear()
         await self._close_loops()
         await self._close()
+
+
+def _milliseconds(at: datetime) -> int:
+    return (at - EPOCH) // timedelta(milliseconds=1)

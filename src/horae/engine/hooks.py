@@ -1,53 +1,72 @@
-"""on_start and on_complete: what the program that defined a job wants called around its runs, and what hears errors.
+"""on_start and on_complete: functions that a program wants called around its runs.
 
-Hooks belong to the process that registered them. `on_start` is called on the node that starts a run for the first time,
-`on_complete(report)` on the node that settled its end. A hook that fails is announced; the run is not touched by it.
+`on_start` is called on the node that starts a run for the first time, before its tasks. `on_complete(report)` is called
+once a run has ended, however it ended and whatever ended it, by one live node of the program that has the hook
+(`engine.delivery`). A hook that raises is announced; the run is not touched by it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from horae.core.lifecycle import RUNS, RunState
 from horae.core.report import Report, build_report
+from horae.engine.fault import fault_of
 from horae.engine.live import LiveRun
-from horae.events import HookFailed, Stream
-from horae.store.port import Claim, Store
+from horae.errors import InvalidInput, RunNotFound, StoreError, shown
+from horae.events import HookFailed, Stream, name_of
+from horae.store.port import Claim, Hook, Store
 from horae.store.repeat import repeated
 
-Hook = Callable[..., Any]
+Function = Callable[..., Any]
+"""A hook as a program writes it: with the report as its argument, or without any."""
+
+
+class Registered(NamedTuple):
+    """An on_complete hook: the function, and what the catalog knows of it."""
+
+    function: Function
+    hook: Hook
 
 
 class Hooks:
-    """Every hook of one app, by job; the app's own are called for all jobs, after the job's."""
+    """Every hook of one app. Those of a job are called before those of all jobs, in the order of their definition."""
 
     def __init__(self) -> None:
-        self._start: dict[str | None, list[Hook]] = {}
-        self._complete: dict[str | None, list[Hook]] = {}
+        self._start: dict[str | None, list[Function]] = {}
+        self._complete: dict[str | None, list[Registered]] = {}
 
-    def on_start(self, hook: Hook, job: str | None = None) -> None:
-        self._start.setdefault(job, []).append(hook)
+    def on_start(self, function: Function, job: str | None = None) -> None:
+        self._start.setdefault(job, []).append(function)
 
-    def on_complete(self, hook: Hook, job: str | None = None) -> None:
-        self._complete.setdefault(job, []).append(hook)
+    def on_complete(self, function: Function, job: str | None = None, states: Iterable[str] | None = None) -> None:
+        """Raises InvalidInput for a state that is none, or that no run ends in."""
+        among = self._complete.setdefault(job, [])
+        name = name_of(function) + ("" if job is None else f"@{job}")
+        same = Counter(each.hook.hook_id.partition("#")[0] for each in among)[name]
+        among.append(Registered(function, Hook(f"{name}#{same + 1}" if same else name, job, _checked(states))))
 
     def forget(self, job: str) -> None:
-        """A job that is defined again, as in a notebook, has the hooks of its latest definition."""
+        """Removes a job's hooks: one that is defined again, as in a notebook, has those of its latest definition."""
         self._start.pop(job, None)
         self._complete.pop(job, None)
 
-    def starting(self, job: str) -> list[Hook]:
+    def starting(self, job: str) -> list[Function]:
         return [*self._start.get(job, ()), *self._start.get(None, ())] if self._start else []
 
-    def completing(self, job: str) -> list[Hook]:
-        return [*self._complete.get(job, ()), *self._complete.get(None, ())] if self._complete else []
+    def completing(self) -> dict[str, Registered]:
+        """The hooks for ends of runs, by their ids, in the order in which they are called."""
+        of_jobs = [each for job, among in self._complete.items() if job is not None for each in among]
+        return {each.hook.hook_id: each for each in (*of_jobs, *self._complete.get(None, ()))}
 
 
 class Caller:
-    """Calls hooks for one engine, beside its loops: no run waits for them but at shutdown."""
+    """Calls hooks for one engine."""
 
     def __init__(
         self,
@@ -62,62 +81,71 @@ class Caller:
         self.hooks = hooks
         self._stream = stream
         self._submit = submit
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def started(self, run: LiveRun) -> None:
         """Called and waited for before the first task starts, so that it can prepare what tasks need."""
         hooks = self.hooks.starting(run.job_name)
-        if hooks:
-            report = await self._report(run)
-            for hook in hooks:
-                await self._call(run.job_name, "on_start", hook, report)
-
-    def ended(self, run: LiveRun) -> None:
-        hooks = self.hooks.completing(run.job_name)
-        if hooks:
-            task = self._loop.create_task(self._complete(run, hooks))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _complete(self, run: LiveRun, hooks: list[Hook]) -> None:
-        report = await self._report(run)
-        for hook in hooks:
-            await self._call(run.job_name, "on_complete", hook, report)
-
-    async def _report(self, run: LiveRun) -> Report | None:
+        if not hooks:
+            return
         try:
-            history = await repeated(lambda: self._store.history(run.run_id))
-        except Exception as error:  # noqa: BLE001 - a hook without a report is told so, and nothing else suffers
-            self._stream.emit(HookFailed(run.job_name, "report", f"{type(error).__name__}: {error}"))
-            return None
+            report = await self.report(run.run_id)
+        except (RunNotFound, StoreError) as error:
+            self._stream.emit(failure(run.job_name, "report", run.run_id, error))
+            return
+        for hook in hooks:
+            await self.call(run.job_name, "on_start", hook, report)
+
+    async def report(self, run_id: str) -> Report:
+        """Raises RunNotFound, and what the store raises."""
+        history = await repeated(lambda: self._store.history(run_id))
         return build_report(history.run, history.tasks)
 
-    async def _call(self, job: str, name: str, hook: Hook, report: Report | None) -> None:
-        if report is None:
-            return
-        arguments = (report,) if _takes_report(hook) else ()
+    async def call(self, job: str, name: str, hook: Function, report: Report, limit: float | None = None) -> None:
+        """Calls one hook, and waits for it for `limit` seconds at most."""
+        passing = asyncio.timeout(limit)
         try:
-            if inspect.iscoroutinefunction(hook):
-                await hook(*arguments)
-                return
-            answer: asyncio.Future[Any] = self._loop.create_future()
-            self._submit(partial(hook, *arguments), partial(_answer, answer))
-            value = await answer
-            if inspect.isawaitable(value):
-                await value
+            async with passing:
+                await self._called(hook, (report,) if _takes_report(hook) else ())
         except BaseException as error:
             if isinstance(error, GeneratorExit) or _cancelled(error):
                 raise
-            self._stream.emit(HookFailed(job, name, f"{type(error).__name__}: {error}"))
+            if passing.expired():
+                late = f"took longer than {limit} s, and is not waited for"
+                self._stream.emit(HookFailed(job, name, late, name_of(hook), report.run_id))
+            else:
+                self._stream.emit(failure(job, name, report.run_id, error, hook))
 
-    async def finish(self) -> None:
-        """Waits for the hooks that are still at work."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+    async def _called(self, hook: Function, arguments: tuple[Report, ...]) -> None:
+        if inspect.iscoroutinefunction(hook):
+            await hook(*arguments)
+            return
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._submit(partial(hook, *arguments), partial(_answer, answer))
+        value = await answer
+        if inspect.isawaitable(value):
+            await value
 
-    def drop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+
+def failure(job: str, name: str, run_id: str, error: BaseException, hook: Function | None = None) -> HookFailed:
+    """The event that tells of an error in a hook, or in making its report, with where it happened."""
+    fault = fault_of(error)
+    function = None if hook is None else name_of(hook)
+    return HookFailed(job, name, fault.error, function, run_id, fault.traceback, fault.exception)
+
+
+def _checked(states: Iterable[str] | None) -> frozenset[RunState] | None:
+    if states is None:
+        return None
+    given = [states] if isinstance(states, str) else list(states)
+    ends = sorted(RUNS.terminal)
+    for each in given:
+        if each not in ends:
+            raise InvalidInput(
+                f"Invalid state {shown(each)} of on_complete: no run ends in it", hint=f"One of {', '.join(ends)}."
+            )
+    if not given:
+        raise InvalidInput("on_complete was given no states", hint=f"One or more of {', '.join(ends)}, or None.")
+    return frozenset(RunState(each) for each in given)
 
 
 def _answer(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
@@ -125,9 +153,12 @@ def _answer(answer: asyncio.Future[Any], value: Any, error: BaseException | None
         return
     if error is None:
         answer.set_result(value)
+    elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+        answer.set_exception(error)
     else:
-        told = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-        answer.set_exception(told)
+        # No future takes a StopIteration, and a loop ends with SystemExit and KeyboardInterrupt.
+        told = RuntimeError(f"{type(error).__name__}: {error}")
+        answer.set_exception(told.with_traceback(error.__traceback__))
 
 
 def _cancelled(error: BaseException) -> bool:
@@ -136,7 +167,7 @@ def _cancelled(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-def _takes_report(hook: Hook) -> bool:
+def _takes_report(hook: Function) -> bool:
     try:
         parameters = inspect.signature(hook).parameters.values()
     except (TypeError, ValueError):

@@ -15,6 +15,7 @@ from uuid import UUID
 from horae.core.liveness import Sight, Watch, observe
 from horae.engine.completer import Completer
 from horae.engine.dispatcher import Dispatcher, Recovery
+from horae.engine.overlong import OverlongReporter
 from horae.engine.parts import Part, Shared
 from horae.engine.runner import Runner
 from horae.engine.wakeup import Alarm
@@ -47,6 +48,7 @@ class Keeper(Part, Recovery):
         runner: Runner,
         completer: Completer,
         dispatcher: Dispatcher,
+        overlong: OverlongReporter,
         rejoin: Callable[[], Awaitable[None]],
         retune: Callable[[Mapping[str, Any]], None],
     ) -> None:
@@ -54,15 +56,20 @@ class Keeper(Part, Recovery):
         self._runner = runner
         self._completer = completer
         self._dispatcher = dispatcher
+        self._overlong = overlong
         self._rejoin = rejoin
         self._retune = retune
         self._system: Mapping[str, Any] = {}
         self.node: UUID
+        self.name: str | None = None
+        """What the node was started with: --node, Horae(node=…)."""
         self.describe: Callable[[], Awaitable[None]]
         self.alarm = Alarm(self._loop)
         self._beaten = self._loop.time()
         self._watched: dict[str, Watch] = {}
         self._suspects = False
+        self._dead: tuple[str, str | None] | None = None
+        """The node that is being taken over from, with its name."""
         # Made with the engine: what is asked to stop is given time as tasks are, which a simulation passes through; its
         # keeper's own timers it does not.
         self._as_engine = copy_context()
@@ -77,6 +84,11 @@ class Keeper(Part, Recovery):
             if early > 0:
                 await asyncio.sleep(early)
             await self._kept("heartbeat", self.pulse)
+
+    @property
+    def silence(self) -> float:
+        """Seconds without a heartbeat after which others may take this node for dead."""
+        return self._tuning.take_over_after
 
     def stir(self) -> None:
         if self._ledger.runs:
@@ -94,7 +106,8 @@ class Keeper(Part, Recovery):
         async with self._dispatcher.claiming:
             self._outage.suspicious = False
             try:
-                pulse = await self._store.heartbeat(self.node, self._ledger.known)
+                working = [attempt.key for attempt in self._ledger.attempts]
+                pulse = await self._store.heartbeat(self.node, self._ledger.known, working)
             except BaseException:
                 self._outage.suspicious = True
                 raise
@@ -116,7 +129,7 @@ class Keeper(Part, Recovery):
 
     async def _expelled(self) -> None:
         """Nothing this incarnation writes counts any more: everything stops, and another one begins."""
-        self._stream.emit(NodeExpelled(str(self.node)))
+        self._stream.emit(NodeExpelled(str(self.node), self.name))
         for run in list(self._ledger.runs.values()):
             self._as_engine.run(self._completer.lost, run)
         await self._rejoin()
@@ -136,20 +149,43 @@ class Keeper(Part, Recovery):
     async def _look_after(self) -> None:
         nodes = await self._store.nodes()
         sights = [
-            Sight(each.node, each.counter, each.lock_free)
+            Sight(each.node, each.counter, each.lock_free, each.silence)
             for each in nodes
             if each.state == "ALIVE" and each.node != str(self.node)
         ]
         released = self._store.lock_grace
-        self._watched, dead = observe(self._watched, sights, self._loop.time(), released=released)
+        self._watched, dead = observe(
+            self._watched, sights, self._loop.time(), released=released, silence=self._tuning.take_over_after
+        )
+        names = {each.node: each.name for each in nodes}
+        buried: set[str] = set()
+        failures: list[Exception] = []
         for node, counter in dead:
-            taken = await self._store.take_over(self.node, UUID(node), counter)
-            self._stream.emit(NodeBuried(node, taken))
-        buried = {node for node, _ in dead}
+            self._dead = (node, names[node])
+            try:
+                taken = await self._store.take_over(self.node, UUID(node), counter)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - what one node left must not keep the others, nor the reaper
+                failures.append(error)
+                continue
+            finally:
+                self._dead = None
+            buried.add(node)
+            self._stream.emit(NodeBuried(node, taken, names[node]))
         self._suspects = any(sight.lock_free and sight.node not in buried for sight in sights)
         reaped = await self._store.reap()
         if reaped:
             self._stream.emit(RunsReaped(reaped))
+        if failures:
+            raise failures[0]
+
+    def naming(self, reason: str) -> str:
+        """The reason with the name of the node that is being taken over from: the catalog has its id alone."""
+        if self._dead is None or self._dead[1] is None:
+            return reason
+        node, name = self._dead
+        return reason.replace(node, f"{name} ({node})")
 
     async def sweep(self) -> None:
         while True:
@@ -162,6 +198,7 @@ class Keeper(Part, Recovery):
         swept = await self._store.sweep(handler_grace=grace)
         if swept:
             self._stream.emit(RunsSwept(swept))
+        await self._overlong.look()
         if self._tools is not None:
             await self._rounded(self._keep_trail)
 

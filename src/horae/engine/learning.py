@@ -1,4 +1,4 @@
-"""Learning: handlers that nobody registered, imported by their path once runs wait for them.
+"""Learning: handlers that nobody registered, imported by their path once runs wait, whatever they wait for.
 
 A node asks for runs by the names of what it has. Jobs that others define while it runs, by SQL or over HTTP, may name
 what it could import: the runs that wait show which. The learner logs once which handler no live node has.
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from horae.core.lifecycle import RunState
+from horae.core.wait import WaitingFor
 from horae.engine.parts import Part, Shared
 from horae.engine.wakeup import Alarm
 from horae.errors import StoreError
@@ -52,10 +53,11 @@ class Learner(Part):
 
     async def look(self) -> bool:
         """Whether there is something new that this node has."""
-        now = await self._store.now()
-        waiting = await self._store.runs(state=RunState.PENDING, limit=LOOKED_AT)
-        due = [run for run in waiting if _is_due(run, now.timestamp())]
-        needed = {need for run in due for need in _requires(run)} - self._registry.names
+        # Before they are due: a handler that no live node has for a while counts as gone.
+        pending = await self._store.runs(state=RunState.PENDING, limit=LOOKED_AT)
+        queued = await self._store.runs(state=RunState.QUEUED, limit=LOOKED_AT)
+        waiting = [run for run in (*pending, *queued) if run.waiting_for != WaitingFor.REGISTRATION]
+        needed = {need for run in waiting for need in _requires(run)} - self._registry.names
         before = self._registry.names
         fresh = needed - self._registry.failed
         if fresh:
@@ -65,12 +67,12 @@ class Learner(Part):
             for reason in failed.values():
                 _log.warning("a job waits for what this node should have: %s", reason)
         if needed - self._registry.names:
-            await self._tell(due)
+            await self._tell(waiting)
         return self._registry.names != before
 
-    async def _tell(self, due: Sequence[RunRecord]) -> None:
+    async def _tell(self, waiting: Sequence[RunRecord]) -> None:
         """Tells, once for each job, of what its runs wait for and no live node has."""
-        lacking = {(run.job_name, need) for run in due for need in _requires(run) - self._registry.names}
+        lacking = {(run.job_name, need) for run in waiting for need in _requires(run) - self._registry.names}
         news = lacking - self._told
         if not news:
             return
@@ -85,7 +87,3 @@ class Learner(Part):
 
 def _requires(run: RunRecord) -> frozenset[str]:
     return frozenset() if run.requires is None else run.requires.handlers
-
-
-def _is_due(run: RunRecord, now: float) -> bool:
-    return run.waiting_for is None and (run.not_before is None or run.not_before.timestamp() <= now)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from horae.engine.fault import Fault, Tail
 from horae.runners.output import Output
 from horae.runners.run import Stop
 from horae.runners.transaction import Joining
-from horae.store.port import AttemptEnd, Claim, Start
+from horae.store.port import AttemptEnd, Claim, Start, ThreadKey
 
 TIMEOUT = "timeout"
 CANCELLED = "cancelled"
@@ -25,6 +26,7 @@ class LiveAttempt:
         "asked",
         "chunks",
         "expires",
+        "fault",
         "grace",
         "handle",
         "joining",
@@ -34,9 +36,11 @@ class LiveAttempt:
         "over",
         "position",
         "run",
+        "saw",
         "secrets",
         "started",
         "stop",
+        "tail",
     )
 
     def __init__(self, run: LiveRun, start: Start, started: float, expires: float | None, output: Output) -> None:
@@ -51,6 +55,10 @@ class LiveAttempt:
         self.stop: Stop | None = None
         """What tells the task; None where it takes no `Run` and cannot ask."""
         self.asked: str | None = None
+        self.saw = False
+        """Its task has returned, and knew that it was to stop."""
+        self.fault: Fault | None = None
+        """Why it failed, from then until that is announced."""
         self.over = False
         self.abandoned = False
         self.chunks = 0
@@ -62,6 +70,33 @@ class LiveAttempt:
         self.kill: Callable[[], None] | None = None
         """Ends at once what a cancelled task would still wait for: a program."""
         self.grace: asyncio.TimerHandle | None = None
+        self.tail: Tail | None = None
+        """The last lines of a program."""
+
+    @property
+    def hidden(self) -> Collection[str]:
+        """The values of its secrets."""
+        return () if self.secrets is None else self.secrets.values()
+
+    @property
+    def key(self) -> ThreadKey:
+        """What the catalog knows its thread by."""
+        return ThreadKey(self.run.claim.run_no, self.position, self.number)
+
+    @property
+    def turn(self) -> float | None:
+        """Seconds that it may still take where its run is stopped; None where it is to stop with the run."""
+        return self.stop_grace if self.position in self.run.claim.definition.spared else None
+
+    @property
+    def stop_grace(self) -> float:
+        """Seconds that it may take to stop when it is asked to."""
+        return self.run.claim.definition.task_settings[self.position].cancel_grace.total_seconds()
+
+    @property
+    def can_be_killed(self) -> bool:
+        """Whether giving it up ends it: a process and a program are killed, a thread and a coroutine are not."""
+        return self.kill is not None or not (self.handle is None or isinstance(self.handle, asyncio.Task))
 
     @property
     def task_name(self) -> str:
@@ -77,8 +112,10 @@ class LiveRun:
         "claimed",
         "ends",
         "expires",
+        "fault",
         "job_name",
         "last_run_ms",
+        "leftovers",
         "nudge",
         "preparing",
         "released",
@@ -86,6 +123,7 @@ class LiveRun:
         "run_id",
         "settling",
         "stop",
+        "stop_told",
         "waiting_for_turn",
     )
 
@@ -98,9 +136,13 @@ class LiveRun:
         self.attempts: dict[int, LiveAttempt] = {}
         self.ends: list[AttemptEnd] = []
         """Outcomes not yet settled."""
+        self.leftovers: list[LiveAttempt] = []
+        """Attempts that were given up while their thread works on."""
         self.results: dict[str, Any] = {}
         self.stop: str | None = None
         """Why the whole run is to end: a cancellation's reason, or `timeout`."""
+        self.stop_told = False
+        """The catalog has been told of that."""
         self.released = False
         """It is handed back once nothing of it is under way."""
         self.settling = False
@@ -110,12 +152,20 @@ class LiveRun:
         self.preparing: asyncio.Task[None] | None = None
         """What is read and called before its first attempt."""
         self.last_run_ms: int | None = None
+        self.fault: Fault | None = None
+        """Why the latest of its attempts that failed here did so: logged with the end of the run."""
+
+    @property
+    def threads(self) -> tuple[Start, ...]:
+        """The attempts whose thread works on, as a settlement tells of them."""
+        return tuple(Start(attempt.position, attempt.number) for attempt in self.leftovers)
 
     def stop_preparing(self) -> None:
         if self.preparing is not None:
             self.preparing.cancel()
 
     def forget(self) -> None:
+        """Drops the timer that would ask for its next retry."""
         if self.nudge is not None:
             self.nudge.cancel()
             self.nudge = None
@@ -127,6 +177,8 @@ class Ledger:
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self.runs: dict[str, LiveRun] = {}
+        self.attempts: set[LiveAttempt] = set()
+        """All whose code still works, given up or not."""
         self.working = 0
         """Runs with an attempt under way."""
         self.leftovers = 0

@@ -12,7 +12,7 @@ from typing import Any
 
 from horae.core.ids import checked_name
 from horae.core.job import TaskSpec
-from horae.core.needs import procedure_need, told
+from horae.core.needs import EXTERNAL, procedure_need, told
 from horae.errors import HoraeError, InvalidDefinition, shown
 
 
@@ -79,6 +79,8 @@ class Registry:
         self._handlers: dict[str, Handler] = {}
         self._procedures: dict[str, Callable[..., Any]] = {}
         self._abilities: frozenset[str] = frozenset()
+        self.sandbox: str | None = None
+        """Why this node starts no program although its configuration allows programs."""
         self._names: frozenset[str] | None = None
         self._find: Callable[[str], Callable[..., Any] | None] | None = None
         self._failures: dict[str, str] = {}
@@ -111,7 +113,7 @@ class Registry:
 
     def why_missing(self, name: str) -> str:
         """What kept a handler from being imported, and what would allow it."""
-        reason = self._failures.get(name)
+        reason = self.sandbox if name == EXTERNAL else self._failures.get(name)
         return told(name)[1] if reason is None else reason
 
     def try_again(self) -> None:
@@ -153,9 +155,11 @@ class Registry:
     def procedures(self) -> frozenset[str]:
         return frozenset(self._procedures)
 
-    def able(self, abilities: Iterable[str]) -> None:
-        """What else this node can do, in the words of `core.needs`: start programs, reach named connections."""
+    def able(self, abilities: Iterable[str], sandbox: str | None = None) -> None:
+        """What else this node can do, in the words of `core.needs`: start programs, reach named connections. `sandbox`:
+        why it starts no programs."""
         self._abilities = frozenset(abilities)
+        self.sandbox = sandbox
         self._names = None
 
     def resolve(self, job: str, task: TaskSpec) -> Handler | None:

@@ -16,14 +16,16 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+from horae.core.attempt import after_stop
 from horae.core.job import Settings, TaskSpec
 from horae.core.lifecycle import AttemptState
+from horae.engine.fault import Fault, cleaned, fault_of
 from horae.engine.live import RELEASED, TIMEOUT, LiveAttempt, LiveRun
 from horae.engine.parts import Owner, Shared, ThreadPool
 from horae.engine.printing import Printing
 from horae.engine.registry import Handler
 from horae.engine.stopping import Stopping
-from horae.engine.told import as_json, kept, number_of, told, traced
+from horae.engine.told import as_json, kept
 from horae.engine.wakeup import Watch
 from horae.engine.works import Done, Works, blackened, in_database, is_ours
 from horae.errors import HoraeError, TaskCrashed, TaskNotFound, TaskRaised, TaskTimedOut, TransactionExpired, shown
@@ -36,7 +38,7 @@ from horae.events import (
 )
 from horae.runners import output as outputs
 from horae.runners.processes import Failure, Processes, ProcessWork, locate
-from horae.runners.run import Facts, Run, Stop
+from horae.runners.run import Cancelled, Facts, Run, Stop
 from horae.runners.threads import leave_if_forked
 from horae.runners.transaction import AwaitedTransaction, BlockingTransaction, Joining
 from horae.runners.waiting import awaited
@@ -44,6 +46,7 @@ from horae.store.port import AttemptEnd, Joined, Start
 
 _SUCCESS = AttemptState.SUCCESS
 _FAILED = AttemptState.FAILED
+_FAILURES = (AttemptState.FAILED, AttemptState.TIMEOUT)
 
 
 class Runner(Stopping):
@@ -74,7 +77,10 @@ class Runner(Stopping):
         self.printing.watch(attempt)
         if not run.attempts:
             self._ledger.working += 1
+        if run.fault is not None:
+            run.fault = run.fault._replace(exception=None)
         run.attempts[start.position] = attempt
+        self._ledger.attempts.add(attempt)
         if self._stream.wanted(AttemptStarted):
             self._stream.emit(AttemptStarted(run.run_id, definition.spec.name, task.name, start.number))
         if expires is not None:
@@ -145,6 +151,8 @@ class Runner(Stopping):
             self._raised(attempt, error)
         else:
             leave_if_forked(self._pid)
+            # An asyncio.Task that is cancelled learns of it: by CancelledError, at the await it stands at.
+            attempt.saw = attempt.asked is not None
             self._finish(attempt, _SUCCESS, value)
 
     def _in_thread(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
@@ -165,15 +173,18 @@ class Runner(Stopping):
     def _thread_done(self, attempt: LiveAttempt, value: Any, error: BaseException | None) -> None:
         if error is not None:
             self._raised(attempt, error)
-        elif attempt.over:
-            # Given up meanwhile: what it would still do is not done.
+        elif (attempt.over or attempt.asked is not None) and inspect.isawaitable(value):
+            # Asked to stop, or given up, meanwhile: what it would still do is not done.
             if inspect.iscoroutine(value):
                 value.close()
-            self._freed(attempt)
+            self._finish(attempt, AttemptState.CANCELLED)
         elif inspect.isawaitable(value):
             # A plain function that returns a coroutine is as good as an async one.
             attempt.handle = self._loop.create_task(self._await(attempt, lambda: value, None))
+            if inspect.iscoroutine(value):
+                attempt.handle.add_done_callback(lambda _: value.close())
         else:
+            attempt.saw = attempt.stop is not None and attempt.stop.seen
             self._finish(attempt, _SUCCESS, value)
 
     def _in_process(self, attempt: LiveAttempt, handler: Handler, settings: Settings) -> None:
@@ -207,9 +218,11 @@ class Runner(Stopping):
             self._finish(attempt, _SUCCESS, value)
         else:
             code = TaskRaised.number if failure.traceback else TaskCrashed.number
-            if failure.traceback:
-                attempt.output.write(failure.traceback)
-            self._finish(attempt, _FAILED, error=f"{failure.kind}: {failure.message}", code=code)
+            error, trace = (
+                cleaned(each, attempt.hidden) for each in (f"{failure.kind}: {failure.message}", failure.traceback)
+            )
+            attempt.output.write(trace)
+            self._finish(attempt, _FAILED, fault=Fault(error, code, trace or None))
 
     def _missing(self, attempt: LiveAttempt, name: str) -> None:
         self._stream.emit(HandlerMissing(attempt.run.job_name, name))
@@ -252,45 +265,51 @@ class Runner(Stopping):
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     def _raised(self, attempt: LiveAttempt, error: BaseException, *, is_traced: bool = True) -> None:
-        if isinstance(error, asyncio.CancelledError) and attempt.asked is not None:
-            self._finish(attempt, AttemptState.CANCELLED)
+        is_stop = isinstance(error, asyncio.CancelledError | Cancelled)
+        if is_stop and attempt.asked is not None:
+            # Where it was when its time was over is worth knowing.
+            where = fault_of(error, attempt.hidden).traceback if attempt.asked == TIMEOUT and is_traced else None
+            fault = None if where is None else Fault("", TaskTimedOut.number, where)
+            self._finish(attempt, AttemptState.CANCELLED, fault=fault)
             return
-        if isinstance(error, asyncio.CancelledError):
+        if is_stop:
             error = TaskRaised("the task was cancelled, by nobody the engine knows of")
         # What is wrong with SQL or a program is in the error's own words; our frames would say nothing of it.
-        attempt.output.write(traced(error) if is_traced else f"{told(error)}\n")
-        self._finish(attempt, _FAILED, error=told(error), code=number_of(error))
+        last_lines = "" if attempt.tail is None else attempt.tail.text()
+        fault = fault_of(error, attempt.hidden, is_traced=is_traced, last_lines=last_lines)
+        attempt.output.write(fault.traceback or "" if is_traced else f"{fault.error}\n")
+        self._finish(attempt, _FAILED, fault=fault)
 
     def _finish(
         self,
         attempt: LiveAttempt,
         state: AttemptState,
         value: Any = None,
-        *,
-        error: str | None = None,
-        code: int | None = None,
+        fault: Fault | None = None,
     ) -> None:
-        """The attempt's work is over, or given up."""
+        """The attempt's work is over, or given up. The fault has no secrets left in it."""
         if attempt.over:
             self._freed(attempt)
             return
         attempt.over = True
         if attempt.secrets is not None:
-            error, value = blackened(attempt.secrets.values(), error, value)
+            value = blackened(attempt.secrets.values(), value)
         if attempt.grace is not None:
             attempt.grace.cancel()
-        if attempt.asked == TIMEOUT:
-            state, code = AttemptState.TIMEOUT, TaskTimedOut.number
-            error = f"took longer than its task_timeout{'' if error is None else f'; {error}'}"
-        elif attempt.asked is not None and state is _FAILED:
-            state = AttemptState.CANCELLED
+        if attempt.asked is not None:
+            is_done = attempt.stop is not None and attempt.stop.is_done
+            state = after_stop(state, timed_out=attempt.asked == TIMEOUT, saw=attempt.saw, is_done=is_done)
+        if state is AttemptState.TIMEOUT:
+            said, trace = ("", None) if fault is None else (fault.error, fault.traceback)
+            late = f"took longer than its task_timeout{f'; {said}' if said else ''}"
+            fault = Fault(late, TaskTimedOut.number, trace)
         joining = attempt.joining
         if joining is not None and (joining.is_open or joining.expired):
-            self._later(self._finish_joined(attempt, joining, state, value, error, code))
+            self._later(self._finish_joined(attempt, joining, state, value, fault))
             return
         if joining is not None:
             joining.end()
-        self._record(attempt, self._end(attempt, state, value, error, code))
+        self._record(attempt, self._end(attempt, state, value, fault))
 
     async def _finish_joined(
         self,
@@ -298,17 +317,13 @@ class Runner(Stopping):
         joining: Joining,
         state: AttemptState,
         value: Any,
-        error: str | None,
-        code: int | None,
+        fault: Fault | None,
     ) -> None:
         """Settles a success inside the task's own transaction; undoes that transaction in every other case."""
         if state is _SUCCESS and joining.expired:
             expired = TransactionExpired("its transaction had lasted too long and was rolled back")
-            state, error, code = _FAILED, told(expired), expired.number
-        elif state is _SUCCESS and attempt.asked == RELEASED:
-            # What it wrote is undone with the hand-back, so it has not succeeded: it is done again elsewhere.
-            state = AttemptState.CANCELLED
-        end = self._end(attempt, state, value, error, code)
+            state, fault = _FAILED, fault_of(expired, is_traced=False)
+        end = self._end(attempt, state, value, fault)
         if state is not _SUCCESS:
             await joining.roll_back()
             self._record(attempt, end)
@@ -316,46 +331,54 @@ class Runner(Stopping):
             self.printing.finish(attempt)
             await self.owner.commit(attempt.run, attempt, end)
 
-    def _end(
-        self, attempt: LiveAttempt, state: AttemptState, value: Any, error: str | None, code: int | None
-    ) -> AttemptEnd:
+    def _end(self, attempt: LiveAttempt, state: AttemptState, value: Any, fault: Fault | None) -> AttemptEnd:
         result = None
         if state is _SUCCESS and value is not None:
             result = self._as_json(attempt, value)
-        return AttemptEnd(attempt.position, attempt.number, state, kept(error), code, result, attempt.affected)
+        attempt.fault = fault
+        if fault is None:
+            return AttemptEnd(attempt.position, attempt.number, state, None, None, result, attempt.affected)
+        return failed_end(attempt, state, fault)
 
     def record(self, attempt: LiveAttempt, end: AttemptEnd) -> None:
         """The attempt is no longer under way; what is settled of it is the caller's to say."""
         run = attempt.run
         run.attempts.pop(attempt.position, None)
+        if not attempt.abandoned:
+            self._ledger.attempts.discard(attempt)
         if end.state is _SUCCESS and end.result is not None and len(run.claim.definition.spec.tasks) > 1:
             run.results[attempt.task_name] = json.loads(end.result)
         if not run.attempts:
             self._ledger.working -= 1
+        fault, attempt.fault = attempt.fault, None
+        exception = None
+        if fault is not None and end.state in _FAILURES:
+            exception = fault.exception
+            # Its frames hold whatever the task held: not while others of the run go on.
+            run.fault = fault if not run.attempts else fault._replace(exception=None)
         if self._stream.wanted(AttemptEnded):
             seconds = self._loop.time() - attempt.started
-            self._stream.emit(
-                AttemptEnded(
-                    run.run_id, run.job_name, attempt.task_name, attempt.number, str(end.state), seconds, end.error
-                )
-            )
+            about = (run.run_id, run.job_name, attempt.task_name, attempt.number, str(end.state), seconds)
+            self._stream.emit(AttemptEnded(*about, end.error, end.traceback, exception))
 
     def _record(self, attempt: LiveAttempt, end: AttemptEnd) -> None:
         self.printing.finish(attempt)
         self.record(attempt, end)
         run = attempt.run
-        # A try that was cut short to hand the run back counts as none: the store ends it with the release.
-        if attempt.asked != RELEASED or end.state is _SUCCESS:
+        # A try that was cut short to hand the run back counts as none: the store ends it with the release. What it
+        # raised is told all the same.
+        if attempt.asked != RELEASED or end.state is _SUCCESS or end.error is not None:
             run.ends.append(end)
         self.owner.ended(run)
 
     def _freed(self, attempt: LiveAttempt) -> None:
         if attempt.abandoned:
             attempt.abandoned = False
+            self._ledger.attempts.discard(attempt)
             self._ledger.leftovers -= 1
             seconds = self._loop.time() - attempt.started
             self._stream.emit(RunFreed(attempt.run.run_id, attempt.run.job_name, attempt.task_name, seconds))
-            self.owner.work_over()
+            self.owner.work_over(attempt)
 
     def _as_json(self, attempt: LiveAttempt, value: Any) -> str | None:
         """The value as JSON; where that cannot be, the task has succeeded all the same, and its output says so."""
@@ -375,3 +398,9 @@ class Runner(Stopping):
         self.printing.close()
         for task in self._tasks:
             task.cancel()
+
+
+def failed_end(attempt: LiveAttempt, state: AttemptState, fault: Fault) -> AttemptEnd:
+    """The end of an attempt that has an error, as every store can keep it."""
+    error, trace = kept(fault.error), fault.traceback
+    return AttemptEnd(attempt.position, attempt.number, state, error, fault.code, None, attempt.affected, trace)

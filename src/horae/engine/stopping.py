@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from abc import abstractmethod
 from typing import Any
 
 from horae.core.lifecycle import AttemptState
+from horae.engine.fault import Fault
 from horae.engine.live import CANCELLED, RELEASED, TIMEOUT, LiveAttempt, LiveRun
 from horae.engine.parts import Owner, Part
 from horae.events import RunAbandoned
@@ -23,21 +25,27 @@ class Stopping(Part):
         attempt: LiveAttempt,
         state: AttemptState,
         value: Any = None,
-        *,
-        error: str | None = None,
-        code: int | None = None,
+        fault: Fault | None = None,
     ) -> None:
         """The attempt's work is over, or given up."""
 
     def stop_run(self, run: LiveRun, reason: str) -> None:
-        """Ends the whole run for `reason`: its attempts are asked to stop, and settled with it."""
+        """Ends the whole run for `reason`: its attempts are asked to stop, and settled with it. Those of tasks that are
+        spared have their turn first."""
         if run.stop is None:
             run.stop = reason
         run.stop_preparing()
         if not run.attempts:
             self.owner.ended(run)
+        self.stop_attempts(run)
+
+    def stop_attempts(self, run: LiveRun) -> None:
+        """Asks what is under way of a run that is to end to stop: at once, or when its turn is over."""
         for attempt in list(run.attempts.values()):
-            self.ask(attempt, CANCELLED)
+            if attempt.turn is None:
+                self.ask(attempt, CANCELLED)
+            elif attempt.grace is None and attempt.asked is None:
+                attempt.grace = self._loop.call_later(attempt.turn, self.ask, attempt, CANCELLED)
 
     def release_run(self, run: LiveRun) -> None:
         """Hands the run back as soon as nothing of it is under way."""
@@ -56,9 +64,13 @@ class Stopping(Part):
         if attempt.stop is not None:
             attempt.stop.asked = True
         if attempt.handle is not None:
+            if _has_not_begun(attempt.handle):
+                # Cancelled before its first step, it never enters the code that reports how it ended.
+                attempt.handle.add_done_callback(lambda _: self._finish(attempt, AttemptState.CANCELLED))
             attempt.handle.cancel()
-        grace = attempt.run.claim.definition.settings.cancel_grace.total_seconds()
-        attempt.grace = self._loop.call_later(grace, self.give_up, attempt)
+        if attempt.grace is not None:
+            attempt.grace.cancel()
+        attempt.grace = self._loop.call_later(attempt.stop_grace, self.give_up, attempt)
 
     def give_up(self, attempt: LiveAttempt) -> None:
         """Ends an attempt that does not stop. What is left of it keeps its slot."""
@@ -66,13 +78,16 @@ class Stopping(Part):
             return
         attempt.abandoned = True
         self._ledger.leftovers += 1
+        if not attempt.can_be_killed:
+            attempt.run.leftovers.append(attempt)
         reason = attempt.asked or CANCELLED
         self._stream.emit(RunAbandoned(attempt.run.run_id, attempt.run.job_name, attempt.task_name, reason))
         if isinstance(attempt.handle, asyncio.Task) is False and attempt.handle is not None:
             attempt.handle.kill()
         if attempt.kill is not None:
             attempt.kill()
-        self._finish(attempt, AttemptState.FAILED, error=f"did not stop when asked to ({reason}), and was given up")
+        fault = Fault(f"did not stop when asked to ({reason}), and was given up", None)
+        self._finish(attempt, AttemptState.FAILED, fault=fault)
 
     def _expire_due(self) -> float | None:
         """Stops what has run out of time; returns when the next does."""
@@ -91,3 +106,10 @@ class Stopping(Part):
                     else:
                         upcoming.append(attempt.expires)
         return min(upcoming, default=None)
+
+
+def _has_not_begun(handle: Any) -> bool:
+    if not isinstance(handle, asyncio.Task):
+        return False
+    work = handle.get_coro()
+    return inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED

@@ -1,10 +1,8 @@
-"""What is said of an error: its text for the row, its traceback for the output, neither longer than can be kept."""
+"""What is said of an error and of a return value: text for the row, no longer than can be kept."""
 
 from __future__ import annotations
 
 import json
-import traceback
-from types import TracebackType
 from typing import Any
 
 from horae.errors import HoraeError, StatementFailed, TaskRaised
@@ -23,15 +21,6 @@ def told(error: BaseException) -> str:
     if state:
         text = f"{text} (SQLSTATE {state})"
     return f"{name}: {text}" if text else name
-
-
-def traced(error: BaseException) -> str:
-    """The traceback from the task's own frame on: the engine's frames are of no use to anybody."""
-    try:
-        text = "".join(traceback.format_exception(type(error), error, _own(error)))
-    except Exception:  # noqa: BLE001 - as above: what it cannot say is left out
-        text = f"{type(error).__name__}\n"
-    return text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + "…\n"
 
 
 def number_of(error: BaseException) -> int:
@@ -58,10 +47,3 @@ def storable(text: str) -> str:
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _own(error: BaseException) -> TracebackType | None:
-    frames = error.__traceback__
-    while frames is not None and "/horae/" in frames.tb_frame.f_code.co_filename.replace("\\", "/"):
-        frames = frames.tb_next
-    return frames if frames is not None else error.__traceback__

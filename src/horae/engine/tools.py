@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from horae.core.external import ExternalPolicy
 from horae.core.needs import EXTERNAL, connection_need
+from horae.engine.programs import programs_refused
 from horae.security.access import Kept
 from horae.security.keys import Keyring
 from horae.store.port import Rows
 
 __all__ = ["Kept", "Target", "Tools"]
+
+
+class Abilities(NamedTuple):
+    """What a node can do besides calling Python, in the words that runs wait by. `sandbox` says why it starts no
+    program although its configuration allows programs."""
+
+    words: frozenset[str]
+    sandbox: str | None = None
 
 
 class Target(Protocol):
@@ -35,8 +44,14 @@ class Tools:
     obeys_system: bool = True
     """Whether the node goes by what ALTER SYSTEM sets; a declarative scheduler has no limits for it to set."""
 
-    @property
-    def abilities(self) -> frozenset[str]:
-        """What this node can do, in the words that runs wait by."""
-        reached = {connection_need(name) for name in self.connections}
-        return frozenset(reached | {EXTERNAL} if self.external.enabled else reached)
+    async def abilities(self) -> Abilities:
+        """What this node can do just now."""
+        reached = frozenset(connection_need(name) for name in self.connections)
+        if not self.external.enabled:
+            return Abilities(reached)
+        trouble = await programs_refused(self.external, self.vault)
+        return (
+            Abilities(reached | {EXTERNAL})
+            if trouble is None
+            else Abilities(reached, f"{trouble.message}. {trouble.hint}")
+        )

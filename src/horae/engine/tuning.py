@@ -5,26 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 from horae.core.duration import parse_duration
 from horae.core.liveness import SILENCE
 from horae.core.move import HANDLER_GRACE
+from horae.core.shape import known_words
 from horae.errors import InvalidPolicy, shown
 
 SHUTDOWNS = ("drain", "cancel")
+BEATS_OF_SILENCE = 2
+LATE_AFTER = SILENCE - 5.0
+HEARTBEAT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """Seconds, counts and characters."""
 
-    heartbeat: float = 5.0
+    heartbeat: float = HEARTBEAT
     """How often a node says that it lives, and asks which of its runs are to be cancelled."""
     spacing: float = 0.2
     """Changes of the catalog make a node look for cancellations at once, but no more often than this."""
-    late_after: float | None = SILENCE - 5.0
+    late_after: float | None = LATE_AFTER
     """A heartbeat that comes later than this may come after others have taken the node's runs: it stops its tasks."""
+    take_over_after: float = SILENCE
+    """How long a node must be seen silent before others take its runs over; those of a process that is gone are taken
+    over at once. At least two heartbeats."""
     reap_every: float = 5.0
     sweep_every: float = 10.0
     handler_grace: float = HANDLER_GRACE.total_seconds()
@@ -53,12 +61,39 @@ def parse_tuning(given: Mapping[str, Any] | None) -> Tuning:
     values: dict[str, Any] = {}
     for name, value in (given or {}).items():
         if name not in known:
-            raise InvalidPolicy(f"Unknown setting {shown(name)}", hint=f"Known settings: {', '.join(sorted(known))}.")
+            raise InvalidPolicy(f"Unknown setting {shown(name)}", hint=known_words(name, sorted(known), "settings"))
         values[name] = _checked(name, value)
-    return replace(Tuning(), **values)
+    if "take_over_after" in values:
+        check_take_over(values["take_over_after"], values.get("heartbeat", HEARTBEAT))
+    return _with(Tuning(), values)
+
+
+def check_take_over(take_over_after: float, heartbeat: float) -> None:
+    """Raises InvalidPolicy where a node that lives could be taken for dead between two of its heartbeats."""
+    if take_over_after < BEATS_OF_SILENCE * heartbeat:
+        least, beat = BEATS_OF_SILENCE * heartbeat, take_over_after / BEATS_OF_SILENCE
+        raise InvalidPolicy(
+            f"Invalid take_over_after {take_over_after:g} s: must be at least two heartbeats, of {heartbeat:g} s each",
+            hint=f"Set take_over_after to {least:g} s or more, or heartbeat to {beat:g} s or less.",
+        )
+
+
+def _with(tuning: Tuning, values: Mapping[str, Any]) -> Tuning:
+    """The tuning with these values. A node stops its tasks some time before others take them over, unless it says when
+    it does."""
+    follows = tuning.late_after == _late_after(tuning.take_over_after)
+    made = replace(tuning, **values)
+    if follows and "late_after" not in values:
+        made = replace(made, late_after=_late_after(made.take_over_after))
+    return made
+
+
+def _late_after(take_over_after: float) -> float:
+    return take_over_after * LATE_AFTER / SILENCE
 
 
 _DURATIONS = {
+    "take_over_after",
     "heartbeat",
     "spacing",
     "late_after",
@@ -103,13 +138,14 @@ CATCH_UPS = ("none", "last", "all")
 PREFIX = "scheduler."
 
 
-def checked_system(name: str, value: Any) -> Any:
-    """A setting of ALTER SYSTEM, `scheduler.<name>`, in its own type; None takes it back. Raises InvalidPolicy."""
+def checked_system(name: str, value: Any, others: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """A setting of ALTER SYSTEM, `scheduler.<name>`, in its own type; None takes it back. `others` are set already.
+    Raises InvalidPolicy."""
     own = name.removeprefix(PREFIX)
     known = sorted({SYSTEM_SLOTS, SYSTEM_RECOVERY} | {each.name for each in fields(Tuning)} - _NODES_OWN)
     if not name.startswith(PREFIX) or own not in known:
-        names = ", ".join(PREFIX + each for each in known)
-        raise InvalidPolicy(f"Unknown setting {shown(name)}", hint=f"Known settings: {names}.")
+        hint = known_words(name, [PREFIX + each for each in known], "settings")
+        raise InvalidPolicy(f"Unknown setting {shown(name)}", hint=hint)
     if value is None:
         return None
     if own == SYSTEM_SLOTS:
@@ -121,7 +157,11 @@ def checked_system(name: str, value: Any) -> Any:
         if text not in CATCH_UPS:
             raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be one of {', '.join(CATCH_UPS)}")
         return text
-    return _checked(own, value)
+    checked = _checked(own, value)
+    if own in ("heartbeat", "take_over_after"):
+        both = {PREFIX + "take_over_after": SILENCE, PREFIX + "heartbeat": HEARTBEAT, **others, name: checked}
+        check_take_over(both[PREFIX + "take_over_after"], both[PREFIX + "heartbeat"])
+    return checked
 
 
 _NODES_OWN = {"modules", "tee", "process_memory"}
@@ -134,10 +174,14 @@ def retuned(given: tuple[int, Tuning], system: Mapping[str, Any]) -> tuple[int, 
     values: dict[str, Any] = {}
     for name, value in system.items():
         with suppress(InvalidPolicy):
-            checked = checked_system(name, value)
+            checked = checked_system(name, value, system)
             own = name.removeprefix(PREFIX)
             if own == SYSTEM_SLOTS:
                 slots = checked
             elif own != SYSTEM_RECOVERY:
                 values[own] = checked
-    return slots, replace(tuning, **values)
+    made = _with(tuning, values)
+    if "take_over_after" in values:
+        # A node's own heartbeat may be slower than the system's silence: it would be taken for dead while it lives.
+        made = _with(made, {"take_over_after": max(made.take_over_after, BEATS_OF_SILENCE * made.heartbeat)})
+    return slots, made

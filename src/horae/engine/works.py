@@ -16,7 +16,9 @@ from typing import Any
 from horae.core import ids
 from horae.core.access import LOCAL_NAME
 from horae.core.job import JobSpec, TaskSpec
+from horae.engine.fault import Tail
 from horae.engine.live import LiveAttempt
+from horae.engine.programs import open_to_others
 from horae.engine.tools import Tools
 from horae.errors import CommandFailed, CommandRefused, SecretNotFound, TaskNotFound, shown
 from horae.runners.command import CommandHandle, CommandResult, start_command
@@ -46,20 +48,19 @@ def in_database(task: TaskSpec) -> bool:
     return bool(task.options.get("database")) or "connection" in task.options
 
 
-def blackened(secrets: Iterable[str], error: str | None, value: Any) -> tuple[str | None, Any]:
-    """What an attempt raised and returned, without what it was given to know."""
+def blackened(secrets: Iterable[str], value: Any) -> Any:
+    """What an attempt returned, without what it was given to know."""
     redactor = Redactor(secrets)
-    told = None if error is None else redactor.text(error)
     try:
         text = json.dumps(value)
     except (TypeError, ValueError, RecursionError):
-        return told, value  # it is not kept anyhow
+        return value  # it is not kept anyhow
     if redactor.text(text) == text:
-        return told, value
+        return value
     clean = _without(redactor, json.loads(text))
     text = json.dumps(clean)
     # What is still found lies across several values: a secret that is itself a piece of JSON.
-    return told, clean if redactor.text(text) == text else BLACK
+    return clean if redactor.text(text) == text else BLACK
 
 
 def _without(redactor: Redactor, value: Any) -> Any:
@@ -164,6 +165,10 @@ class Works:
             raise CommandRefused(
                 "External jobs are turned off on this node", hint="Set enabled = true under [external] to allow them."
             )
+        trouble = await open_to_others(policy, self.tools.vault)
+        if trouble is not None:
+            # Granted since the node last looked.
+            raise CommandRefused(trouble.message, hint=trouble.hint)
         claim = attempt.run.claim
         wanted: Sequence[dict[str, str]] = task.options.get("secrets", ())
         secrets = [(each, await self.secret(attempt, each["name"])) for each in wanted]
@@ -175,10 +180,16 @@ class Works:
             attempt=attempt.number,
             secrets=tuple(HandedSecret(each["variable"], value, each["as"] == "file") for each, value in secrets),
         )
-        result = await self._ran(attempt, start_command(work, policy, output=attempt.output.write))
+        tail = attempt.tail = Tail(value for _, value in secrets)
+
+        def printed(text: str) -> None:
+            attempt.output.write(text)
+            tail.write(text)
+
+        result = await self._ran(attempt, start_command(work, policy, output=printed))
         if not result.succeeded:
-            raise CommandFailed(f"The command {result.message}")
-        return Done({"status": result.status, "seconds": round(result.seconds, 3)})
+            raise CommandFailed(f"The command {result.message} (sandbox: {policy.sandbox})")
+        return Done({"status": result.status, "seconds": round(result.seconds, 3), "sandbox": str(policy.sandbox)})
 
     async def _ran(self, attempt: LiveAttempt, command: CommandHandle) -> CommandResult:
         """Asked to stop, it waits until nothing is left of the command; given up, that is killed at once."""

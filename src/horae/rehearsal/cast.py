@@ -98,7 +98,11 @@ def cast_of_targets(targets: Sequence[str], configuration: Configuration | None 
     app = load_targets(targets, store="sqlite://", configuration=configuration).app
     wanted = wanted_by(app)
     parts = tuple(
-        Part(_with_settings(spec, spec.effective(app.defaults)), is_stated=spec.name in wanted.stated)
+        Part(
+            _with_settings(spec, spec.effective(app.defaults)),
+            paused_until=wanted.pauses[spec.name].until if spec.name in wanted.pauses else None,
+            is_stated=spec.name in wanted.stated,
+        )
         for spec in sorted(wanted.specs, key=lambda spec: spec.name)
     )
     return Cast(parts, app.pools, modules=app.tuning.modules)

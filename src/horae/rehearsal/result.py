@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 from horae.core.daylight import DaylightEffect
-from horae.core.decision import NO_CANDIDATE
+from horae.core.decision import MAX_ATTEMPTS, NO_CANDIDATE, NO_SECOND
 from horae.core.duration import format_duration
 from horae.core.instant import rfc3339
 from horae.core.tomltext import inline, key_text
@@ -36,6 +36,12 @@ class Peak:
         }
 
 
+_WHY = {
+    NO_CANDIDATE: f"none of {MAX_ATTEMPTS} draws in its window is a time that only and avoid allow",
+    NO_SECOND: "no time in its window that only and avoid allow",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """Slots of a job that came to the same bad end for the same reason; `first` are the earliest of them."""
@@ -49,7 +55,7 @@ class Trouble:
     @property
     def why(self) -> str:
         """The reason as people are told it."""
-        return "no time in its window that only and avoid allow" if self.reason == NO_CANDIDATE else self.reason
+        return _WHY.get(self.reason, self.reason)
 
     def to_dict(self) -> dict[str, Any]:
         return {

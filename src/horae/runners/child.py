@@ -27,9 +27,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from horae.runners import outcome
-from horae.runners.messages import OUT_OF_MEMORY, Cancelled, Channel, ProcessWork
+from horae.runners.messages import OUT_OF_MEMORY, Channel, ProcessWork
 from horae.runners.output import Capture, Output, keep_everything
-from horae.runners.run import Run, Stop
+from horae.runners.run import Cancelled, Run, Stop
 
 _PR_SET_PDEATHSIG = 1
 
@@ -97,8 +97,7 @@ class Child:
         # What the handler of SIGTERM looks at:
         self._in_task = False
         self._sending = False
-        self._asked = False
-        self._stop: Stop | None = None
+        self._stop = Stop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
 
@@ -114,7 +113,7 @@ class Child:
     # ---- one piece of work -------------------------------------------------------------------------------------------
 
     def _work(self, number: int, data: bytes) -> None:
-        self._number, self._asked, self._stop = number, False, None
+        self._number, self._stop = number, Stop()
         place = _here()
         text, note, failure = None, "", None
         try:
@@ -124,10 +123,12 @@ class Child:
                 value = contextvars.copy_context().run(self._call, work)
             finally:
                 self._in_task = False
-            text, note = outcome.as_json(value, work.result_limit)
+            failure = outcome.interruption(self._stop)
+            if failure is None:
+                text, note = outcome.as_json(value, work.result_limit)
             del value
         except BaseException as error:  # noqa: BLE001 - whatever it raises is the task's end, not the process'
-            failure = outcome.failure_of(error, asked=self._asked, memory=self._memory)
+            failure = outcome.failure_of(error, asked=self._stop.asked, memory=self._memory, secrets=self._secrets)
         self._flush_streams()
         if os.getpid() != self._pid:
             os._exit(0 if failure is None else 1)  # a fork of the task came back here: the answer is not its to give
@@ -154,7 +155,6 @@ class Child:
         function = outcome.load(work)
         arguments: tuple[Run, ...] = ()
         if work.takes_run:
-            self._stop = Stop()
             is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
             ask: Callable[..., Any] = self.ask_from_loop if is_async else self.ask
             arguments = (Run.in_child(work.facts, ask, self._stop, self._blacken),)
@@ -180,18 +180,22 @@ class Child:
 
     def _on_sigterm(self, *_: Any) -> None:
         """Asks the task to stop: at its next await, or at once. Between tasks it is nothing: the engine knows."""
-        if not self._in_task or self._asked:
+        if not self._in_task or self._stop.asked:
             return
-        self._asked = True
-        if self._stop is not None:
-            self._stop.asked = True
+        self._stop.asked = True
         if self._task is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            self._loop.call_soon_threadsafe(self._cancel, self._task)
         elif not self._sending:
             self._interrupt()
 
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        """In the task's loop: it learns of the stop at its next await, unless it has ended."""
+        if task.cancel():
+            self._stop.seen = True
+
     def _interrupt(self) -> None:
         self._in_task = False
+        self._stop.seen = True
         raise Cancelled("the task was asked to stop")
 
     def _is_clean(self) -> bool:
@@ -250,7 +254,7 @@ class Child:
             self._channel.send(*message)
         finally:
             self._sending = False
-        if self._asked and self._in_task and self._task is None:
+        if self._stop.asked and self._in_task and self._task is None:
             self._interrupt()
 
     # ---- the listening thread ----------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BEGUN, OUTPUT, ENDED = b"b", b"o", b"e"
 STOP, KILL = b"t", b"k"
+LONGEST_WAIT = 86_400_000
+"""Milliseconds after which it looks again what it waits for: a poll takes no more than an int of C holds."""
 PATIENCE = 10.0
 """Seconds for killed processes to be gone; one that hangs in the kernel may take for ever."""
 _CHUNK = 65_536
@@ -153,7 +155,7 @@ class _Launcher:
         if not self.deaf:
             poll.register(self.control, select.POLLIN | (select.POLLOUT if self.unsent else 0))
         alarms = [each for each in (self.expires, self.kill_at) if each is not None]
-        wait = max(0, int((min(alarms) - time.monotonic()) * 1000) + 1) if alarms else None
+        wait = max(0, min(int((min(alarms) - time.monotonic()) * 1000) + 1, LONGEST_WAIT)) if alarms else None
         ready = dict(poll.poll(wait))
         if self.wake in ready:
             _emptied(self.wake)

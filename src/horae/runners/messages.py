@@ -21,13 +21,6 @@ _HEADER = 8
 _PIECE = 256 * 1024
 
 
-class Cancelled(BaseException):
-    """Raised in a sync task that runs in a process of its own, at whatever it is doing, when it is asked to stop.
-
-    Not an Exception, for the reason that asyncio's is not: a task that tries again after every error would not stop.
-    """
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why there is no result. `kind` is the name of what was raised, or one of CANCELLED, DIED; those two, and what

@@ -8,16 +8,20 @@ import json
 import pickle
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+from horae.core.attempt import after_stop
+from horae.core.lifecycle import AttemptState
 from horae.errors import told
-from horae.runners.messages import CANCELLED, Cancelled, Failure, ProcessWork
+from horae.runners.messages import CANCELLED, Failure, ProcessWork
+from horae.runners.run import Cancelled, Stop
 
 LONGEST_MESSAGE = 8_000
 LONGEST_TRACEBACK = 8_000
+STOPPED = "it stopped when it was asked to"
 MAIN_ALIAS = "__mp_main__"
 """What multiprocessing calls the program's own file when it is loaded a second time, elsewhere: `__name__` in it."""
 
@@ -62,10 +66,17 @@ def as_json(value: Any, limit: int) -> tuple[str | None, str]:
     return text, ""
 
 
-def failure_of(error: BaseException, *, asked: bool, memory: int) -> Failure:
-    """What became of the task, told by what it raised. `asked`: it had been asked to stop."""
+def interruption(stop: Stop) -> Failure | None:
+    """Why a task that returned has no result: it knew that it was to stop, and did not say that it was done."""
+    state = after_stop(AttemptState.SUCCESS, timed_out=False, saw=stop.seen, is_done=stop.is_done)
+    return None if state is AttemptState.SUCCESS else Failure(CANCELLED, STOPPED)
+
+
+def failure_of(error: BaseException, *, asked: bool, memory: int, secrets: Sequence[str] = ()) -> Failure:
+    """What became of the task, told by what it raised. `asked`: it had been asked to stop. `secrets` are taken out
+    before anything is cut: half of one would no longer be found."""
     if asked and isinstance(error, Cancelled | asyncio.CancelledError):
-        return Failure(CANCELLED, "it stopped when it was asked to")
+        return Failure(CANCELLED, STOPPED)
     kind = type(error).__name__
     if isinstance(error, MemoryError):
         # The frames hold what filled the memory; telling of it takes some.
@@ -76,9 +87,9 @@ def failure_of(error: BaseException, *, asked: bool, memory: int) -> Failure:
     else:
         message = told_error(error)
     try:
-        return Failure(kind, _cut(message, LONGEST_MESSAGE), _traced(error))
+        return Failure(kind, cut(without(secrets, message), LONGEST_MESSAGE), _traced(error, secrets))
     except Exception:  # noqa: BLE001 - no memory for it, or an exception that cannot be shown: the kind must do
-        return Failure(kind, message[:LONGEST_MESSAGE])
+        return Failure(kind, without(secrets, message)[:LONGEST_MESSAGE])
 
 
 def told_error(error: BaseException) -> str:
@@ -88,15 +99,25 @@ def told_error(error: BaseException) -> str:
         return told(error)
 
 
-def _traced(error: BaseException) -> str:
+def without(secrets: Sequence[str], text: str) -> str:
+    """The text without these secrets."""
+    if not secrets:
+        return text
+    # Imported here: tasks without secrets start sooner.
+    from horae.security.redaction import Redactor
+
+    return Redactor(secrets).text(text)
+
+
+def _traced(error: BaseException, secrets: Sequence[str]) -> str:
     frames: TracebackType | None = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next
     lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
-    return _cut("".join(lines), LONGEST_TRACEBACK)
+    return cut(without(secrets, "".join(lines)), LONGEST_TRACEBACK)
 
 
-def _cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int) -> str:
     """The ends of a long text: where it began, and what it came to."""
     return text if len(text) <= limit else f"{text[: limit // 4]}\n…\n{text[-limit * 3 // 4 :]}"
 

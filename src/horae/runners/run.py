@@ -38,13 +38,26 @@ class Facts(NamedTuple):
     config: Settings
 
 
-class Stop:
-    """Whether somebody asked the attempt to stop; read by tasks in any thread."""
+class Cancelled(BaseException):
+    """Raised in a task that is to stop: by `run.check_cancelled()`, and with isolation="process" in a sync task at
+    whatever it is doing.
 
-    __slots__ = ("asked",)
+    It is not an Exception, for the reason that `asyncio.CancelledError` is not: a task that catches every Exception, to
+    try again or to go on with the next item, would not stop. It is no HoraeError either: nothing went wrong.
+    """
+
+
+class Stop:
+    """Whether somebody asked the attempt to stop, and what the task makes of it; tasks read it in any thread."""
+
+    __slots__ = ("asked", "is_done", "seen")
 
     def __init__(self) -> None:
         self.asked = False
+        self.seen = False
+        """The task knows that it is to stop."""
+        self.is_done = False
+        """The task has said that it finished its work."""
 
 
 class Executor(Protocol):
@@ -136,6 +149,7 @@ class Run:
 
     @property
     def started_at(self) -> datetime:
+        """When this attempt started: another time for each."""
         return _moment(self._facts.started_ms)
 
     @property
@@ -150,10 +164,12 @@ class Run:
 
     @property
     def covers_from(self) -> datetime | None:
+        """The end of what was covered before: a run that carries a span carries the slots after this moment,"""
         return None if self._facts.covers_from_ms is None else _moment(self._facts.covers_from_ms)
 
     @property
     def covers_to(self) -> datetime | None:
+        """up to and with this one. None where the run stands for its own slot alone."""
         return None if self._facts.covers_to_ms is None else _moment(self._facts.covers_to_ms)
 
     @property
@@ -163,8 +179,28 @@ class Run:
 
     @property
     def cancelled(self) -> bool:
-        """Whether this attempt is to stop. A sync task looks at it now and then: a thread cannot be stopped."""
-        return self._stop.asked
+        """Whether this attempt is to stop. A sync task looks at it now and then: a thread cannot be stopped.
+
+        A task that has read True and returns counts as interrupted, unless it says `done()`.
+        """
+        stop = self._stop
+        if stop.asked:
+            stop.seen = True
+        return stop.asked
+
+    def check_cancelled(self) -> None:
+        """Raises `horae.Cancelled` if this attempt is to stop. To be called between two pieces of work.
+
+        for order in orders:
+            run.check_cancelled()
+            ship(order)
+        """
+        if self.cancelled:
+            raise Cancelled("the task was asked to stop")
+
+    def done(self) -> None:
+        """Says that the task has finished its work, although it knows that it is to stop: it succeeds by returning."""
+        self._stop.is_done = True
 
     @property
     def transaction(self) -> Executor:

@@ -17,9 +17,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import count
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
-from horae.core.external import SAFE_PATH, ExternalPolicy
+from horae.core.external import SAFE_PATH, ExternalPolicy, Sandbox
 from horae.core.options import checked_variable
 from horae.errors import CommandRefused, InvalidDefinition, shown
 from horae.runners.confine import FIRST_SECRET
@@ -221,23 +221,17 @@ def _inside(what: str, path: str, directories: tuple[str, str], *, is_file: bool
 
 
 def wrapper(policy: ExternalPolicy, who: Identity | None, place: Places, program: str) -> list[str]:
-    """The command line that gives a command its own namespaces; none where the policy or the machine has none.
+    """The command line that gives a command its own namespaces; none where the policy has none.
 
     Everything can be read as before, nothing can be written to but the working directory and a /tmp of its own; other
     processes are not to be seen. The network stays as it is.
     """
-    if policy.namespaces == "never":
+    trouble = _lacking(policy, who)
+    if trouble is not None:
+        raise CommandRefused(trouble.message, hint=trouble.hint)
+    if policy.sandbox is not Sandbox.NAMESPACES:
         return []
-    found = shutil.which("bwrap", path=BUBBLEWRAP_PLACES)
-    trouble = "bubblewrap (bwrap) is not installed" if found is None else _trouble(found, _frozen(who))
-    if trouble is not None or found is None:
-        if policy.namespaces == "auto":
-            return []
-        raise CommandRefused(
-            f"Commands must have namespaces of their own on this node, but {trouble}",
-            hint='Install bubblewrap, or set namespaces = "auto" under [external] in the configuration.',
-        )
-    inside = [found, *_NAMESPACES]
+    inside = [shutil.which("bwrap", path=BUBBLEWRAP_PLACES) or "bwrap", *_NAMESPACES]
     # What lies in /tmp is hidden by the new one, unless it is put there.
     for path in (program, *policy.directories, *policy.commands):
         if PurePosixPath("/tmp") in PurePosixPath(path).parents:  # noqa: S108 - the sandbox's own
@@ -260,21 +254,64 @@ _NAMESPACES = (
 )
 
 
+class Trouble(NamedTuple):
+    """Why a node cannot give programs their sandbox, and what to do about it."""
+
+    message: str
+    hint: str
+
+
+def lacking_sandbox(policy: ExternalPolicy) -> Trouble | None:
+    """Why this machine cannot give programs the sandbox that the policy asks for; None where it can."""
+    try:
+        who = identity(CommandWork("", "", "", 1), policy)
+    except CommandRefused as error:
+        return Trouble(error.message, error.hint or "Correct user and group under [external] in the configuration.")
+    return _lacking(policy, who)
+
+
+def _lacking(policy: ExternalPolicy, who: Identity | None) -> Trouble | None:
+    if policy.sandbox is Sandbox.USER and (who is None or who[0] == os.geteuid()):
+        name = shown(policy.user)
+        return Trouble(
+            f'Programs need a user of their own (sandbox = "user"), but {name} is the user of this node itself',
+            "Start the node as root, and name another user under [external] in the configuration.",
+        )
+    if policy.sandbox is not Sandbox.NAMESPACES:
+        return None
+    found = shutil.which("bwrap", path=BUBBLEWRAP_PLACES)
+    trouble = "bubblewrap (bwrap) is not installed" if found is None else _trouble(found, _frozen(who))
+    if trouble is None:
+        return None
+    return Trouble(
+        f'Programs need namespaces of their own (sandbox = "namespaces"), but {trouble}',
+        'Install bubblewrap, or choose sandbox = "user" or "none" under [external] in the configuration.',
+    )
+
+
 def _frozen(who: Identity | None) -> tuple[int, int, tuple[int, ...]] | None:
     return None if who is None else (who[0], who[1], tuple(who[2]))
 
 
 def _trouble(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> str | None:
-    """Why bubblewrap does not work here for that user; None: it does. Where it gave no answer it is asked again at the
-    next command: the machine may only have been busy."""
+    """Why bubblewrap does not work here for that user; None: it does. Where it does not, it is asked again at the next
+    command: the machine may only have been busy, or somebody has mended it."""
     try:
-        return _tried(bubblewrap, who)
+        _tried(bubblewrap, who)
     except subprocess.TimeoutExpired:
         return f"bubblewrap did not start within {PROBE_LIMIT:g} s"
+    except _DoesNotWork as error:
+        return str(error)
+    return None
+
+
+class _DoesNotWork(Exception):
+    """Bubblewrap's own words. An exception is not remembered by the cache: the machine may be mended meanwhile."""
 
 
 @lru_cache(maxsize=64)
-def _tried(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> str | None:
+def _tried(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> None:
+    """Returns where bubblewrap works for that user. Raises what kept it from working."""
     switch: dict[str, Any] = {} if who is None else {"user": who[0], "group": who[1], "extra_groups": who[2]}
     try:
         tried = subprocess.run(  # noqa: S603 - bubblewrap itself, with nothing of a job's
@@ -290,6 +327,7 @@ def _tried(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> str
     except subprocess.TimeoutExpired:
         raise
     except (OSError, subprocess.SubprocessError) as error:
-        return f"bubblewrap cannot be started: {error}"
-    said = tried.stderr.decode("utf-8", "replace").strip()
-    return None if tried.returncode == 0 else f"bubblewrap does not work here: {said or f'status {tried.returncode}'}"
+        raise _DoesNotWork(f"bubblewrap cannot be started: {error}") from error
+    if tried.returncode != 0:
+        said = tried.stderr.decode("utf-8", "replace").strip()
+        raise _DoesNotWork(f"bubblewrap does not work here: {said or f'status {tried.returncode}'}")

@@ -35,6 +35,18 @@ class Kept(Vault, Protocol):
     async def versions(self, job: str, *, limit: int = 50) -> tuple[VersionRecord, ...]: ...
 
 
+async def others_holding(vault: Kept, privilege: Privilege) -> list[str]:
+    """Users besides `local` who hold a privilege on everything or on one object, by a role or as administrators."""
+    of_roles = {role.name: role.grants for role in await vault.roles()}
+    found = []
+    for user in await vault.users():
+        grants = (*user.grants, *(grant for role in user.roles for grant in of_roles.get(role, ())))
+        holds = user.is_admin or any(grant.privilege is privilege for grant in grants)
+        if holds and user.is_enabled and user.name != LOCAL_NAME:
+            found.append(user.name)
+    return sorted(found)
+
+
 class Gate:
     """What `who` may do with a catalog.
 

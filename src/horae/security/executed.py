@@ -1,8 +1,8 @@
 """Whether runs are still what the trail says they ended as.
 
 A JOB_EXECUTED row names its runs and has a digest over how each of them ended; rows JOB_FAILED and JOB_CANCELLED are
-about one run each. Runs that are gone are rightly so only where a RUNS_FORGOTTEN row names them, which is written later
-than the row that says they ran.
+about one run each, and a SPAN_CLOSED row is about the run that stands for the slots of a pause. Runs that are gone are
+rightly so only where a RUNS_FORGOTTEN row names them, which is written later than the row that says they ran.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from horae.store.vault import AuditRow, SettledRun, Vault
 
 EXECUTED = "JOB_EXECUTED"
 FORGOTTEN = "RUNS_FORGOTTEN"
+SPAN = "SPAN_CLOSED"
 STOPPED = ("JOB_FAILED", "JOB_CANCELLED")
 _ASKED_AT_ONCE = 5000
 _ENDED = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS)
@@ -51,6 +52,20 @@ class Executed:
         for row, numbers in named:
             self._judge(row, numbers, runs)
         await self._look_at_stopped([row for row in rows if row.run_uuid is not None and _stopped(row)])
+        await self._look_at_spans([row for row in rows if row.event == SPAN])
+
+    async def _look_at_spans(self, rows: Sequence[AuditRow]) -> None:
+        if not rows:
+            return
+        numbers = [number for row in rows for number in one_run(row)]
+        spans = {span.run_no: span for span in await self._vault.closed_spans(numbers)}
+        for row in rows:
+            for number in one_run(row):
+                span = spans.get(number)
+                if span is None:
+                    self._missing.add(number, number)
+                elif (span.state, span.told) != (row.outcome, _parsed(row)):
+                    self._changed(row, f"run {number} does not stand for the slots it did, by {told_row(row)}", number)
 
     async def _look_at_stopped(self, rows: Sequence[AuditRow]) -> None:
         if not rows:
@@ -61,7 +76,7 @@ class Executed:
             run = runs.get(row.run_uuid or "")
             if run is None:
                 # Without its number nobody can tell whether it was forgotten.
-                for number in stopped_run(row):
+                for number in one_run(row):
                     self._missing.add(number, number)
             elif run.state != row.outcome or run.completed_at != row.at:
                 self._changed(row, f"run {run.run_no} did not end as it says now, by {told_row(row)}", run.run_no)
@@ -77,7 +92,7 @@ class Executed:
             for row in rows:
                 # Somebody may have forgotten runs while we were reading.
                 self._gather(row)
-                for number in (executed_runs(row) or ()) if row.event == EXECUTED else stopped_run(row):
+                for number in (executed_runs(row) or ()) if row.event == EXECUTED else one_run(row):
                     if number in missing:
                         where.setdefault(number, row)
         rows_of: dict[AuditRow, list[int]] = {}
@@ -140,9 +155,9 @@ def _stopped(row: AuditRow) -> bool:
     return row.event in STOPPED and row.outcome in _STOPPED_AS
 
 
-def stopped_run(row: AuditRow) -> list[int]:
-    """The number of the run that a JOB_FAILED or JOB_CANCELLED row is about, where it says."""
-    found = _parsed(row) if _stopped(row) else None
+def one_run(row: AuditRow) -> list[int]:
+    """The number of the run that a JOB_FAILED, JOB_CANCELLED or SPAN_CLOSED row is about, where it says."""
+    found = _parsed(row) if _stopped(row) or row.event == SPAN else None
     number = found.get("run_no") if isinstance(found, dict) else None
     return [number] if type(number) is int else []
 

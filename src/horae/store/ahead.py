@@ -11,6 +11,10 @@ from horae.store.work import Work
 def look_ahead(work: Work, job: JobRow) -> None:
     """Sets `next_run_time` and `wake_at` as planning would, without bearing anything."""
     compiled = work.definition(job)
+    if compiled.definition.fault is not None and JobState(job.state) is not JobState.DISABLED:
+        # Whoever can read it works out the rest.
+        job.wake_at = work.now if job.wake_at is None else job.wake_at
+        return
     if compiled.schedule is None or JobState(job.state) is JobState.DISABLED:
         job.next_run_time = job.wake_at = None
         return
@@ -31,7 +35,7 @@ class Ahead:
         definition = self._work.definition(job).definition
         settings = definition.settings
         settled = job.paused_until is None and job.moved_slot is None and not definition.former
-        if settings.window is not None or not settled:
+        if settings.window is not None or not settled or definition.fault is not None:
             look_ahead(self._work, job)
             return
         key = (definition.spec.schedule, settings.misfire_grace, settings.deadline, job.planned_until, job.state)

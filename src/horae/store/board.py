@@ -83,6 +83,8 @@ class RunsAsked:
     before: str | None = None
     limit: int = 100
     seen_by: Seen | None = None
+    beginning: str | None = None
+    """What their ids begin with, as `ids.run_range` reads it."""
 
 
 class Outcome(NamedTuple):
@@ -103,6 +105,26 @@ class ScheduleSeen(NamedTuple):
     kind: str
     cron_spec: str | None
     last_run_at: datetime | None
+
+
+class HalfDeleted(NamedTuple):
+    """What is left of a job that has neither a row nor a tombstone."""
+
+    name: str | None
+    """None where no version of it can be read."""
+    job_uuid: str
+    runs: int
+    open_runs: int
+
+
+class Refusal(NamedTuple):
+    """A request through `cb_schedules` that was refused. `field` is the column that was set, create or drop."""
+
+    name: str | None
+    field: str
+    error: str
+    refused_at: datetime
+    by: str
 
 
 class Tally(NamedTuple):
@@ -133,6 +155,13 @@ class Overdue:
     unstarted: int = 0
     oldest_unstarted: datetime | None = None
     unstarted_job: str | None = None
+    unreadable: tuple[str, ...] = ()
+    """Jobs with such a wake-up whose definitions cannot be read, or whose schedules cannot be asked, here. They are not
+    among the undecided: no node that works could decide about them."""
+
+
+UNREADABLE = "unreadable"
+"""The one key of a definition that is no JSON object; its value is the text as it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +218,12 @@ class Board(Protocol):
     async def dependents(self, job: str, most: int) -> tuple[JobRecord, ...]:
         """The jobs that wait for this one, by name; no more than `most`."""
 
+    async def half_deleted(self, most: int) -> tuple[HalfDeleted, ...]:
+        """Jobs of which somebody deleted rows by hand, so that versions or open runs are left; no more than `most`."""
+
+    async def refusals(self, since: datetime, most: int) -> tuple[Refusal, ...]:
+        """Requests through `cb_schedules` that were refused since then, the newest first; no more than `most`."""
+
     async def list_runs(self, asked: RunsAsked) -> tuple[RunRecord, ...]:
         """One page of runs. Raises RunNotFound for a `before` that is none."""
 
@@ -202,7 +237,8 @@ class Board(Protocol):
         seen_by: Seen | None = None,
     ) -> tuple[Tally, ...]:
         """How many runs, by steps counted from `since` and by state, in order. Of one job by nominal time, those that
-        have not ended included; of all jobs by when they ended."""
+        have not ended included; of all jobs by when they ended. A row that stands for many slots counts as many, but
+        one of a pause counts once: it is not where its slots are, for it grows."""
 
     async def pace(self, *, job: str | None = None, most: int = 500, seen_by: Seen | None = None) -> tuple[Pace, ...]:
         """Of the latest `most` runs that have ended, those that started: of one job the latest by nominal time, of all
@@ -210,6 +246,9 @@ class Board(Protocol):
 
     async def overdue(self, grace: timedelta) -> Overdue:
         """What should have been seen to longer than `grace` ago, by the store's clock."""
+
+    async def jobs_timed(self, timeout: timedelta) -> tuple[str, ...]:
+        """Names of the jobs that had this execution timeout when they were last defined, in order."""
 
     async def mark(self, besides: str | None) -> tuple[int, ...] | None:
         """Differs from what it was where runs were born, started, handed back or ended since, which other nodes tell

@@ -13,22 +13,27 @@ import msgspec
 from horae.core import ids
 from horae.core.access import user_uuid
 from horae.core.lifecycle import RunState
-from horae.errors import InvalidInput, shown
+from horae.core.outline import READ_ERRORS
+from horae.errors import HoraeError, InvalidInput, shown
 from horae.store.board import (
     JOB_ORDERS,
+    UNREADABLE,
     AuditEntry,
+    HalfDeleted,
     JobsAsked,
     JobsPage,
     Outcome,
     OutputPart,
     Overdue,
     Pace,
+    Refusal,
     RunsAsked,
     ScheduleSeen,
     Seen,
     Tally,
     VersionRecord,
 )
+from horae.store.definitions import Compiled
 from horae.store.operating import run_not_found
 from horae.store.reading import job_records, run_records
 from horae.store.records import JobRecord, RunRecord
@@ -50,6 +55,8 @@ FAILED = frozenset({RunState.FAILED, RunState.FAILED_STALE})
 EVERY = sorted(map(str, RunState))
 ENDED = sorted(str(each) for each in RunState if each not in ACTIVE)
 _STATES = {str(each): each for each in RunState}
+_MOST_OVERDUE = 1_000
+"""Overdue jobs whose definitions are looked at: of more, the newest count as undecided."""
 _LAST = 2**62
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 _FIRST_KEY, _BEHIND_KEYS = "schedule:", "schedule;"
@@ -103,6 +110,16 @@ class Boarded(Transacting):
             rows = await work.transaction.rows("read_jobs", jobs=[row[0] for row in found]) if found else []
             return await job_records(work, rows)
 
+    async def half_deleted(self, most: int) -> tuple[HalfDeleted, ...]:
+        async with self._looking() as work:
+            rows = await work.transaction.rows("half_deleted_jobs", limit=most)
+        return tuple(HalfDeleted(_name_in(definition), uuid, *counts) for uuid, definition, *counts in rows)
+
+    async def refusals(self, since: datetime, most: int) -> tuple[Refusal, ...]:
+        async with self._looking() as work:
+            rows = await work.transaction.rows("refused_requests", since=milliseconds(since), limit=most)
+        return tuple(Refusal(name, field, error, moment(at), by) for name, field, error, at, by in rows)
+
     async def list_runs(self, asked: RunsAsked) -> tuple[RunRecord, ...]:
         chosen: dict[str, Any] = {
             "states": sorted(map(str, asked.states)) or None,
@@ -113,6 +130,8 @@ class Boarded(Transacting):
             "first": 0,
             "limit": asked.limit,
         }
+        if asked.beginning is not None:
+            chosen["lowest"], chosen["highest"] = ids.run_range(asked.beginning)
         async with self._looking() as work:
             if asked.before is not None:
                 page_end = await work.transaction.rows("find_runs", runs=[uuid_of(asked.before)])
@@ -169,12 +188,27 @@ class Boarded(Transacting):
             rows = await work.transaction.rows("read_pace", runs=numbers) if numbers else []
         return tuple(Pace(name, lag / 1000, None if took is None else took / 1000) for name, lag, took in rows)
 
+    async def jobs_timed(self, timeout: timedelta) -> tuple[str, ...]:
+        async with self._looking() as work:
+            rows = await work.transaction.rows("jobs_timed", seconds=timeout // timedelta(seconds=1))
+            return tuple(name for (name,) in rows)
+
     async def overdue(self, grace: timedelta) -> Overdue:
         async with self._looking() as work:
             late = work.now - grace // timedelta(milliseconds=1)
             jobs, woke, job = (await work.transaction.rows("overdue_jobs", late=late))[0]
+            unread: list[str] = []
+            if jobs:
+                rows = await work.transaction.rows("oldest_overdue_jobs", late=late, limit=_MOST_OVERDUE)
+                await work.cache.load(work.transaction, [(row[0], row[1]) for row in rows])
+                readable = [row for row in rows if _can_be_asked(work.cache[row[0], row[1]], work.moment)]
+                unread = [row[2] for row in rows if row not in readable]
+                jobs -= len(unread)
+                _, _, job, woke = readable[0] if readable else (None, None, None, None)
             runs, due, of = (await work.transaction.rows("overdue_runs", late=late))[0]
-            return Overdue(work.moment, jobs, optional_moment(woke), job, runs, optional_moment(due), of)
+            return Overdue(
+                work.moment, jobs, optional_moment(woke), job, runs, optional_moment(due), of, tuple(sorted(unread))
+            )
 
     async def mark(self, besides: str | None) -> tuple[int, ...] | None:
         async with self._looking() as work:
@@ -193,12 +227,12 @@ class Boarded(Transacting):
         return tuple(
             VersionRecord(
                 version,
-                json.loads(definition),
+                _plain(definition),
                 source,
                 author,
                 reason,
                 moment(created),
-                {} if defaults is None else json.loads(defaults),
+                {} if defaults is None else _plain(defaults),
             )
             for version, definition, source, author, reason, created, defaults in rows
         )
@@ -272,7 +306,9 @@ async def _run_numbers(
     """The numbers of one page of runs, by the index that has the fewest others in it."""
     if jobs == []:
         return []
-    if states and states <= ACTIVE:
+    if "lowest" in chosen:
+        statement = "page_of_runs_between"
+    elif states and states <= ACTIVE:
         statement = "page_of_active_runs"
     elif states and states <= FAILED:
         statement = "page_of_failed_runs"
@@ -373,3 +409,32 @@ def _entry(row: tuple[Any, ...]) -> AuditEntry:
         told if isinstance(told, dict) else {} if told is None else {"runs": told},
         bool(is_sealed),
     )
+
+
+def _plain(definition: str) -> dict[str, Any]:
+    """A stored definition, or the defaults beside it, as plain values; a text that is none is shown as it is."""
+    try:
+        found = json.loads(definition)
+    except READ_ERRORS:
+        found = None
+    return found if isinstance(found, dict) else {UNREADABLE: definition}
+
+
+def _can_be_asked(compiled: Compiled, now: datetime) -> bool:
+    """Whether the definition can be read here, and its schedule asked."""
+    try:
+        if compiled.schedule is not None:
+            compiled.schedule.next(now)
+    except HoraeError:
+        return False
+    return compiled.definition.fault is None
+
+
+def _name_in(definition: str | None) -> str | None:
+    """The name that a version says, whatever else is wrong with it."""
+    try:
+        found = json.loads(definition or "null")
+    except ValueError:
+        return None
+    name = found.get("name") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None

@@ -108,7 +108,7 @@ class Bundle:
         """What would be a transaction of its own goes the longer way."""
         return None
 
-    async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
+    async def select(self, sql: str, most: int, seconds: float, own: bool = False, /) -> Rows:  # noqa: FBT001, FBT002
         raise _not_here("A SELECT over the catalog")
 
     def migration(self) -> AbstractAsyncContextManager[Migrator]:

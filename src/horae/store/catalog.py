@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from horae.core import ids
 from horae.core.custom import Schedules
 from horae.core.declarative import Declared, DeclaredTask
 from horae.core.job import JobSpec
@@ -15,7 +16,7 @@ from horae.core.lifecycle import JobState, RunState
 from horae.core.move import HANDLER_GRACE
 from horae.core.update import Update
 from horae.errors import InvalidDefinition, StoreConflict, shown
-from horae.store import declaring, dispatching, keeping, operating, reading
+from horae.store import declaring, dispatching, keeping, operating, outbox, reading, threads
 from horae.store.boarding import Boarded
 from horae.store.bundling import Bundle
 from horae.store.defining import Definer
@@ -32,21 +33,29 @@ from horae.store.records import (
     Defined,
     Dispatched,
     History,
+    Hook,
+    HookRecord,
     JobRecord,
     NodeRecord,
+    Notice,
     OutputChunk,
+    Passed,
     Planned,
     Pulse,
     RunRecord,
     Settled,
     Settlement,
+    ThreadKey,
+    ThreadRecord,
     Totals,
 )
-from horae.store.requests import apply_requests
+from horae.store.requests import apply_requests, requested_jobs
 from horae.store.rows import optional_moment, to_json
 from horae.store.settling import Settler, plain_definitions
+from horae.store.transacting import Listener
 from horae.store.vaulting import Vaulted
 from horae.store.visiting import Visited
+from horae.store.work import Work
 
 MOST_CLAIMED = 100_000
 MOST_WAITING = 10_000
@@ -63,6 +72,8 @@ class Catalog(Vaulted, Boarded, Visited):
     def __init__(self, driver: Driver, find: Callable[[str], Schedules | None] | None = None) -> None:
         super().__init__(driver, find)
         self._claimed: dict[int, Compiled] = {}
+        self._left_alone: dict[str, tuple[int, str | None]] = {}
+        """Jobs that could not be planned: of which version, and why its definition could not be read."""
 
     @property
     def lock_grace(self) -> float:
@@ -90,12 +101,18 @@ class Catalog(Vaulted, Boarded, Visited):
     async def changed(self, seen: int = 0, timeout: float | None = None) -> int:
         return await self.driver.changed(seen, timeout)
 
+    def observe(self, listener: Listener | None) -> None:
+        self._listener = listener
+
     @asynccontextmanager
     async def together(self) -> AsyncIterator[Catalog]:
         async with self.driver.transaction() as transaction:
             bundle = Bundle(self.driver, transaction)
             # Definitions of its own: what it learns counts only once it is committed.
             store = Catalog(bundle, self._cache.find)
+            passed: list[Passed] = []
+            if self._listener is not None:
+                store.observe(passed.extend)
             try:
                 yield store
                 bundle.check()
@@ -104,6 +121,8 @@ class Catalog(Vaulted, Boarded, Visited):
         for (job_uuid, _), compiled in store._cache.known.items():
             self._cache.put(job_uuid, compiled.definition)
         self._unplannable.clear()
+        if self._listener is not None and passed:
+            self._listener(passed)
 
     # ---- definitions and operations ---------------------------------------------------------------------------------
 
@@ -117,6 +136,7 @@ class Catalog(Vaulted, Boarded, Visited):
         expected: Mapping[str, int] | None = None,
         reason: str | None = None,
         update: Update | None = None,
+        keeps_state: Collection[str] = (),
     ) -> tuple[Defined, ...]:
         check_batch(specs)
         try:
@@ -130,6 +150,7 @@ class Catalog(Vaulted, Boarded, Visited):
                     reason=reason,
                     unplannable=self._unplannable,
                     update=update,
+                    keeps_state=keeps_state,
                 )
                 answers = await definer.define(specs)
         except KeyTaken as error:
@@ -211,9 +232,15 @@ class Catalog(Vaulted, Boarded, Visited):
         async with self._work() as work:
             await work.transaction.rows("describe_node", node=str(node), details=to_json(dict(details)))
 
-    async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
+    async def heartbeat(
+        self, node: UUID, known: Mapping[str, int], working: Collection[ThreadKey] | None = None
+    ) -> Pulse:
         async with self._work() as work:
-            return await keeping.heartbeat(work, str(node), known)
+            return await keeping.heartbeat(work, str(node), known, working)
+
+    async def end_threads(self, node: UUID, ended: Collection[ThreadKey]) -> int:
+        async with self._work() as work:
+            return await threads.end_threads(work, str(node), ended)
 
     async def leave(self, node: UUID) -> int:
         async with self._work() as work:
@@ -232,27 +259,48 @@ class Catalog(Vaulted, Boarded, Visited):
         async with self._work() as work:
             node = None if start is None else start.node
             alive, requested, waiting = (await work.transaction.rows("look_around", node=node))[0]
+            await self._look_again(work)
+            work.careful = careful
+            planner = Planner(work, start if alive else None, self._unplannable)
             if requested:
-                await apply_requests(work, self._unplannable)
-            planner = Planner(work, start if alive else None, self._unplannable, careful=careful)
+                planner.more = await apply_requests(work, self._unplannable)
+                planner.put_off = await requested_jobs(work) if planner.more else frozenset()
             if waiting:
                 await planner.judge_waiting(MOST_WAITING)
             jobs = await planner.due_jobs(limit)
             wake: datetime | None = work.moment
             if not planner.more:
                 await work.flush()
-                rows = await work.transaction.rows("next_wake", skip=sorted(self._unplannable))
+                rows = await work.transaction.rows("next_wake", skip=sorted(self._unplannable), left=planner.left)
                 wake = optional_moment(rows[0][0])
-            passed = await reading.passed(work) if work.born_ended or work.ended_unstarted else ()
-            planned = Planned(work.moment, jobs, planner.born, tuple(work.claims), wake, planner.more, passed)
+            unread = tuple(planner.unreadable)
+            keys = ((ids.job_key(each.name), each.version) for each in unread)
+            faulty = self._cache.faulty
+            self._left_alone |= {uuid: (version, faulty.get((uuid, version))) for uuid, version in keys}
+            planned = Planned(work.moment, jobs, planner.born, tuple(work.claims), wake, planner.more, unread)
         self._remember(work.started)
         return planned
+
+    async def _look_again(self, work: Work) -> None:
+        """Plans jobs again that could not be planned, once they have another version or can be read."""
+        if not self._unplannable:
+            self._left_alone.clear()
+            return
+        rows = await work.transaction.rows("read_job_versions", jobs=sorted(self._unplannable))
+        await work.cache.load(work.transaction, rows)
+        found = {uuid: (version, self._cache.faulty.get((uuid, version))) for uuid, version in rows}
+        before = self._left_alone
+        changed = {uuid for uuid in self._unplannable if before.get(uuid, found.get(uuid)) != found.get(uuid)}
+        self._unplannable -= changed
+        self._left_alone = {uuid: found[uuid] for uuid in self._unplannable if uuid in found}
 
     async def dispatch(self, capacity: Capacity) -> Dispatched:
         plain = await dispatching.dispatch_plain(self.driver, self._cache, capacity)
         if plain is not None:
-            dispatched, started = plain
+            dispatched, started, unread = plain
             self._remember(started)
+            if unread:
+                await self.settle(UUID(capacity.node), unread)
             return dispatched
         async with self._work() as work:
             upcoming = await dispatching.dispatch(work, capacity)
@@ -274,11 +322,13 @@ class Catalog(Vaulted, Boarded, Visited):
         if definitions is not None:
             with suppress(_StartOver):
                 async with self._work() as work:
+                    work.reported = frozenset(each.run_no for each in settlements)
                     answers = await Settler(work, str(node)).settle_plain(settlements, definitions)
                     if answers is None:
                         raise _StartOver
         if answers is None:
             async with self._work() as work:
+                work.reported = frozenset(each.run_no for each in settlements)
                 answers = await Settler(work, str(node)).settle(settlements)
         claimed = self._claimed
         for answer, each in zip(answers, settlements, strict=True):
@@ -300,8 +350,12 @@ class Catalog(Vaulted, Boarded, Visited):
                     yield joined
                     if not joined.keeps:
                         raise _StartOver
+                    if joined.work is not None:
+                        await self._collect(joined.work)
                     joined.finish()
                 committed = True
+                if joined.work is not None:
+                    self._tell(joined.work)
         finally:
             if joined is not None:
                 joined.close(committed=committed)
@@ -324,6 +378,32 @@ class Catalog(Vaulted, Boarded, Visited):
         async with self._work() as work:
             before = work.now - older_than // timedelta(milliseconds=1)
             return await keeping.retain(work, before, limit)
+
+    # ---- hooks -------------------------------------------------------------------------------------------------------
+
+    async def register_hooks(self, hooks: Sequence[Hook]) -> None:
+        if hooks:
+            async with self._work() as work:
+                await outbox.register_hooks(work, hooks)
+
+    async def drop_hooks(self, hook_ids: Sequence[str]) -> None:
+        if hook_ids:
+            async with self._work() as work:
+                await outbox.drop_hooks(work, hook_ids)
+
+    async def hooks(self) -> tuple[HookRecord, ...]:
+        async with self._reading() as work:
+            return await outbox.hooks(work)
+
+    async def claim_notices(
+        self, node: UUID, hook_ids: Sequence[str], *, held: Sequence[int] = (), limit: int = 100
+    ) -> tuple[Notice, ...]:
+        async with self._work() as work:
+            return await outbox.claim_notices(work, str(node), hook_ids, held, limit)
+
+    async def delete_notices(self, node: UUID, numbers: Sequence[int]) -> int:
+        async with self._work() as work:
+            return await outbox.delete_notices(work, str(node), numbers)
 
     async def write_output(self, chunks: Sequence[OutputChunk]) -> None:
         async with self._work() as work:
@@ -386,6 +466,10 @@ class Catalog(Vaulted, Boarded, Visited):
             rows = await work.transaction.rows("list_nodes")
         free = await self.driver.free_locks([row[0] for row in rows if row[2] == "ALIVE"])
         return tuple(keeping.node_record(row, free) for row in rows)
+
+    async def threads(self, limit: int = 1000) -> tuple[ThreadRecord, ...]:
+        async with self._reading() as work:
+            return await reading.threads(work, limit)
 
     async def read_output(self, attempt_id: str) -> str:
         async with self._reading() as work:

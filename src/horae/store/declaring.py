@@ -31,6 +31,7 @@ from horae.store.defining import Definer
 from horae.store.definitions import build, check_batch
 from horae.store.handover import after_endings
 from horae.store.keeping import coalesce_unstarted, take_over
+from horae.store.pause import leave_pause
 from horae.store.records import Definition
 from horae.store.rows import JobRow, definition_text, job_columns, milliseconds, moment, optional_moment
 from horae.store.work import Work
@@ -90,7 +91,7 @@ class Declarer(Definer):
             if spec.name in jobs:
                 await self._go_on(jobs[spec.name], spec, tasks[spec.name], answer)
         registered = {spec.name for spec in specs}
-        asleep = [self._put_to_sleep(job) for job in locked if job.name not in registered and not job.asleep]
+        asleep = [await self._put_to_sleep(job) for job in locked if job.name not in registered and not job.asleep]
         await work.flush()
         held = {row[0] for row in await work.transaction.rows("jobs_held", waiting_for=DORMANT)}
         woken = sorted(job.uuid for job in locked if job.name in registered and job.uuid in held)
@@ -127,7 +128,7 @@ class Declarer(Definer):
             spec, uuid = registered.get(task.job_name), job_key(task.job_name)
             if spec is None or task.definition is None or cache.get(uuid, task.version) is not None:
                 continue
-            if json.loads(task.definition) == spec.to_dict():
+            if task.definition == definition_text(spec):
                 cache.put(uuid, build(spec, task.version, self.defaults))
 
     async def _lock(self) -> list[JobRow]:
@@ -186,6 +187,7 @@ class Declarer(Definer):
     async def _override(self, job: JobRow, definition: Definition) -> None:
         """Another version. What has not ended goes on under it: it has the same one task."""
         work = self.work
+        await leave_pause(work, job)
         job.version = definition.version
         job.updated_at = work.now
         job.moved_slot = job.moved_to = None
@@ -198,8 +200,9 @@ class Declarer(Definer):
             "JOB_MODIFIED", job.uuid, None, self.by, "OK", name=job.name, version=job.version, reason=self.reason
         )
 
-    def _put_to_sleep(self, job: JobRow) -> str:
+    async def _put_to_sleep(self, job: JobRow) -> str:
         work = self.work
+        await leave_pause(work, job)
         job.fall_asleep()
         job.updated_at = work.now
         work.write("save_jobs", job.saved())

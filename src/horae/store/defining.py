@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
@@ -12,17 +12,23 @@ from horae.core import ids
 from horae.core.access import LOCAL_NAME, user_uuid
 from horae.core.custom import Custom, loaded
 from horae.core.diff import diff_definitions
+from horae.core.instant import shifted
 from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec, parse_settings
 from horae.core.lifecycle import JobState
 from horae.core.schedule import Cron, Once, Union
+from horae.core.slot import check_time, check_window, is_too_late, passed_time
+from horae.core.takeover import cursor_after, had_slot, reopens, replaces_time
 from horae.core.update import Update
 from horae.errors import NamespaceConflict, VersionConflict, shown
 from horae.store import checking
 from horae.store.ahead import Ahead, look_ahead
 from horae.store.definitions import Compiled, build, check_batch
 from horae.store.driver import Row
+from horae.store.gone import move_unread
 from horae.store.granting import give
+from horae.store.handover import after_endings
+from horae.store.pause import leave_pause
 from horae.store.planning import plan_owed
 from horae.store.records import Defined, Definition
 from horae.store.rows import (
@@ -36,12 +42,16 @@ from horae.store.rows import (
     plain_start,
     to_json,
 )
-from horae.store.taking import move_unstarted, taken_over
+from horae.store.taking import bear_missed, is_decided, move_waiting, taken_over, withdraw_unstarted
 from horae.store.work import Work
 
 _first = itemgetter(0)
 _SECOND = timedelta(seconds=1)
 _ORDINARY = {Cron, Every, Iso8601, Once, type(None)}
+
+
+FROM_CODE = ("code", "schedule")
+"""Sources that say again at every start what they said before: registrations, and `app.schedule`."""
 
 
 class Definer:
@@ -58,12 +68,15 @@ class Definer:
         reason: str | None,
         unplannable: set[str],
         update: Update | None = None,
+        keeps_state: Collection[str] = (),
     ) -> None:
-        """`update` says how a change takes effect; None: as its job says."""
+        """`update` says how a change takes effect; None: as its job says. `keeps_state` are jobs whose state stays,
+        whatever their specs say."""
         self.work = work
         self.update = update
+        self.keeps_state = keeps_state
         self.by = by
-        self.from_code = source == "code"
+        self.from_code = source in FROM_CODE
         self.source = source
         self.defaults = parse_settings(defaults)
         self.expected = expected
@@ -80,6 +93,7 @@ class Definer:
             # Two definers that each close half a cycle must see one another.
             await work.transaction.rows("lock_dependencies")
         jobs = {job.name: job for job in await work.lock_rows([ids.job_key(spec.name) for spec in specs])}
+        specs = [self._stated(spec, jobs.get(spec.name)) for spec in specs]
         # What a program says again, as it does at every start, need not be read to know that it is the same.
         repeated = {spec.name for spec in specs if self._repeats(spec, jobs.get(spec.name))}
         await work.load(job for job in jobs.values() if job.name not in repeated)
@@ -90,6 +104,10 @@ class Definer:
         changing = [spec for spec in others if not self._stays(spec, jobs.get(spec.name))]
         fresh = [spec for spec in specs if spec.name not in jobs]
         await checking.check_pools(work, changing, self.defaults)
+        for spec in changing:
+            self._check_time(spec, jobs.get(spec.name))
+            if "window" in spec.settings or "window" in self.defaults:
+                check_window(spec, spec.effective(self.defaults).window, work.moment)
         await checking.check_roles(work, changing)
         await checking.check_dependencies(work, changing)
         created = await self._create(fresh)
@@ -118,6 +136,8 @@ class Definer:
         uuids = {spec.name: ids.job_key(spec.name) for spec in specs}
         rows = await work.transaction.rows("read_tombstones", jobs=sorted(uuids.values())) if specs else []
         tombstones = {row[0]: (row[1], row[2]) for row in rows}
+        rows = await work.transaction.rows("read_leftovers", jobs=sorted(uuids.values())) if specs else []
+        leftovers = {row[0]: (row[1], row[2]) for row in rows}
         created: dict[str, Defined] = {}
         jobs: list[Row] = []
         versions: list[Row] = []
@@ -128,8 +148,8 @@ class Definer:
         numbers = iter(sorted(number for first, last in taken for number in range(first, last + 1)))
         for spec in specs:
             uuid = uuids[spec.name]
-            cursor, last_version = tombstones.get(uuid, (None, 0))
-            anchored = self._anchored(spec, work.now)
+            cursor, last_version = _left(tombstones.get(uuid), leftovers.get(uuid))
+            anchored = self._anchored(spec, work.as_of)
             definition = build(_owned(anchored, spec.owner or self.by), last_version + 1, self.defaults)
             work.learn(uuid, definition)
             text = definition_text(definition.spec)
@@ -165,10 +185,11 @@ class Definer:
         ))  # fmt: skip
 
     def _first_cursor(self, spec: JobSpec, buried: int | None) -> int:
-        """Where a new job's cursor stands; `buried` is where its tombstone left it."""
-        planned = self.work.now // 1000 * 1000
-        if isinstance(spec.schedule, Once) and buried is None:
-            planned = min(planned, milliseconds(spec.schedule.at - _SECOND))
+        """Where a new job's cursor stands; `buried` is where one of its name left it."""
+        planned = self.work.as_of // 1000 * 1000
+        last = passed_time(spec.schedule, moment(self.work.as_of)) if buried is None else None
+        if last is not None:
+            planned = min(planned, milliseconds(shifted(last, -_SECOND)))
         return planned if buried is None else max(planned, buried)
 
     def _inserted(self, job: JobRow, definition: Definition, owner: str) -> tuple[Any, ...]:
@@ -189,7 +210,7 @@ class Definer:
         anchored = self._anchored(spec, job.created_at)
         if self.from_code:
             digest = definition_digest(definition_text(anchored), self._defaults_text)
-            if digest == job.registered:
+            if digest == job.registered and before.definition.fault is None:
                 work.cache.put(job.uuid, _same_version(before.definition, anchored))
                 return Defined(spec.name, job.version, "unchanged")
             job.registered = digest
@@ -216,8 +237,14 @@ class Definer:
             before.definition.spec.schedule != definition.spec.schedule
             or before.settings.window != definition.settings.window
         )
-        if slots_change or restated or before.definition.former or update.policy == "graceful":
-            await plan_owed(work, job, self.unplannable)
+        own, schedule = before.definition.spec.schedule, definition.spec.schedule
+        if replaces_time(own, schedule, update) and not before.definition.former:
+            await withdraw_unstarted(work, job)
+            if reopens(own, schedule, update, JobState(job.state), moment(job.planned_until)):
+                job.state = str(JobState.ENABLED)
+        elif slots_change or restated or before.definition.former or update.policy == "graceful":
+            await plan_owed(work, job, self.unplannable, recovers=not self._has_newer(definition))
+        await leave_pause(work, job)
         taking = await taken_over(work, job, before, definition, update)
         definition = replace(definition, former=taking.former)
         job.version = definition.version
@@ -225,12 +252,20 @@ class Definer:
         compiled = work.learn(job.uuid, definition)
         if taking.reschedules or before.definition.former:
             # What versions before spoke for has been decided, up to now.
-            job.planned_until = max(job.planned_until, work.now // 1000 * 1000)
-        if taking.moves and (job.moved_slot is None or job.moved_slot > (compiled.since or work.now)):
+            grace, second = definition.settings.misfire_grace, moment(work.as_of // 1000 * 1000)
+            last = passed_time(schedule, second)
+            decided = last is not None and (had_slot(own, last) or await is_decided(work, compiled, last))
+            cursor = cursor_after(schedule, grace, moment(job.planned_until), second, decided=decided)
+            job.planned_until = milliseconds(cursor)
+            if last is not None and not decided and is_too_late(schedule, grace, second):
+                await bear_missed(work, compiled, last)
+        if definition.settings.recovery != "compressed":
+            job.covered_until = None
+        if taking.moves and (job.moved_slot is None or job.moved_slot > (compiled.since or work.as_of)):
             job.moved_slot = job.moved_to = None
-        if job.planned_until > work.now:
-            await move_unstarted(work, job, compiled, update, decide=taking.moves)
-        if taking.moves or taking.former or before.definition.former:
+        await move_waiting(work, job, compiled, update, decide=taking.moves)
+        unread_ended = before.definition.fault is not None and await move_unread(work, job, before, compiled)
+        if taking.moves or taking.former or before.definition.former or before.definition.fault is not None:
             look_ahead(work, job)
         await work.transaction.many(
             "insert_versions", [self._version(job.uuid, definition, definition_text(definition.spec))]
@@ -247,6 +282,16 @@ class Definer:
             told |= {"run_as": role, "run_as_before": was}
         work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", **told)
         await work.flush()
+        if unread_ended:
+            await after_endings(work, [job.uuid], once=False)
+
+    def _has_newer(self, definition: Definition) -> bool:
+        """Whether a change that counts from earlier has brought a slot since: under `last` only the newest runs."""
+        work = self.work
+        if work.as_of == work.now or definition.spec.schedule is None or definition.settings.recovery != "last":
+            return False
+        following = definition.spec.schedule.next(moment(work.as_of))
+        return following is not None and following <= work.moment
 
     async def _apply_state(self, job: JobRow, state: JobState) -> None:
         from horae.store.operating import change_state
@@ -255,11 +300,19 @@ class Definer:
         self.work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", name=job.name, state=str(state))
         await self.work.flush()
 
+    def _stated(self, spec: JobSpec, job: JobRow | None) -> JobSpec:
+        """The spec with the state that its locked job has, where that is to stay."""
+        if job is None or spec.name not in self.keeps_state:
+            return spec
+        return replace(spec, state=JobState(job.state))
+
     def _repeats(self, spec: JobSpec, job: JobRow | None) -> bool:
         """Whether code says again what it said last. Not for schedules of users' own, whose objects are kept."""
         if job is None or not self.from_code or type(spec.schedule) not in _ORDINARY:
             return False
         if self.expected.get(spec.name, job.version) != job.version:
+            return False
+        if (job.uuid, job.version) in self.work.cache.faulty:
             return False
         digest = definition_digest(definition_text(self._anchored(spec, job.created_at)), self._defaults_text)
         return bool(digest == job.registered)
@@ -270,9 +323,9 @@ class Definer:
             return False
         anchored = self._anchored(spec, job.created_at)
         digest = definition_digest(definition_text(anchored), self._defaults_text) if self.from_code else None
-        if digest is not None and job.registered == digest:
-            return True
         present = self.work.definition(job).definition
+        if digest is not None and job.registered == digest and present.fault is None:
+            return True
         return self._equals(present, self._owned_as(spec, anchored, present))
 
     def _owned_as(self, spec: JobSpec, anchored: JobSpec, present: Definition) -> JobSpec:
@@ -281,11 +334,22 @@ class Definer:
         return _owned(anchored, present.spec.owner if stays else spec.owner)
 
     def _equals(self, present: Definition, anchored: JobSpec) -> bool:
+        if present.fault is not None:
+            return False
         new = build(anchored, present.version, self.defaults)
         same = present.settings == new.settings and present.task_settings == new.task_settings
         return same and not diff_definitions(present.spec, anchored)
 
     # ---- checks ------------------------------------------------------------------------------------------------------
+
+    def _check_time(self, spec: JobSpec, job: JobRow | None) -> None:
+        """What a program registers at its start is never refused: it is recorded MISSED. A request counts from when it
+        was written."""
+        if self.source != "code" and spec.schedule is not None:
+            present = None if job is None else self.work.definition(job).definition.spec
+            anchored = self._anchored(spec, self.work.as_of if job is None else job.created_at)
+            grace = spec.effective(self.defaults).misfire_grace
+            check_time(replace(spec, schedule=anchored.schedule), present, grace, moment(self.work.as_of))
 
     def _check_expected(self, spec: JobSpec, job: JobRow | None) -> None:
         wanted = self.expected.get(spec.name)
@@ -334,6 +398,14 @@ class Definer:
         return (
             uuid, definition.version, text, defaults, self.source, self.by, self.reason, self.work.now, start, former
         )  # fmt: skip
+
+
+def _left(tombstone: tuple[int, int] | None, leftover: tuple[int | None, int | None] | None) -> tuple[int | None, int]:
+    """The greatest cursor and version that a job of that name has left, by its tombstone or without one."""
+    cursor, version = tombstone or (None, 0)
+    kept_version, slot = leftover or (None, None)
+    cursors = [each for each in (cursor, slot) if each is not None]
+    return max(cursors, default=None), max(version, kept_version or 0)
 
 
 def _owned(anchored: JobSpec, owner: str | None) -> JobSpec:

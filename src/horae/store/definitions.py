@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from horae.core import ids
+from horae.core.access import LOCAL_NAME
 from horae.core.custom import Schedules, loaded
 from horae.core.job import JobSpec, Settings, effective, parse_settings, spared
-from horae.core.needs import needs
+from horae.core.needs import UNREADABLE, needs
+from horae.core.outline import READ_ERRORS, outlined_needs, outlined_settings, outlined_tasks
 from horae.core.progress import first_starts
 from horae.core.schedule import Once
 from horae.core.succession import Stage
-from horae.errors import InvalidDefinition, shown
+from horae.errors import HoraeError, InvalidDefinition, shown
 from horae.store.driver import Row, Transaction
 from horae.store.records import Definition, JobRecord, Start
 from horae.store.rows import length, milliseconds, moment, payload_text, required
@@ -34,10 +36,34 @@ def build(spec: JobSpec, version: int, defaults: Mapping[str, Any], former: tupl
     return Definition(spec, version, settings, tasks, handlers, spared(spec.tasks), former)
 
 
+def unreadable(
+    name: str,
+    version: int,
+    fault: str,
+    tasks: Sequence[str],
+    namespace: str,
+    owner: str | None,
+    texts: tuple[str | None, str | None] = (None, None),
+) -> Definition:
+    """Stands for a version whose definition cannot be read here, so that it costs one job and not the catalog.
+
+    `texts` are the definition and the defaults as they are stored.
+    """
+    known = outlined_tasks(texts[0], tasks)
+    kept = None if owner == LOCAL_NAME else owner
+    spec = JobSpec(name, None, known, outlined_settings(*texts), namespace=namespace, owner=kept)
+    return replace(build(spec, version, {}), fault=fault, stored_needs=outlined_needs(texts[0]))
+
+
 def check_batch(specs: Sequence[JobSpec]) -> None:
     """What can be refused without looking at the catalog."""
     names: set[str] = set()
     for spec in specs:
+        if any(task.handler == UNREADABLE for task in spec.tasks):
+            raise InvalidDefinition(
+                f"The present definition of job {shown(spec.name)} cannot be read, so no part of it can be changed",
+                hint="Define the whole job anew, or drop it.",
+            )
         if spec.name in names:
             raise InvalidDefinition(f"Job {shown(spec.name)} is defined twice in one call", hint="Keep one of them.")
         names.add(spec.name)
@@ -84,14 +110,16 @@ class Compiled:
         self.since = milliseconds(definition.former[-1].until) if definition.former else None
         """Up to when earlier versions speak: slots after that are all this one's."""
         self.handlers = definition.handlers
-        self.requires = required(definition.handlers)
+        self.requires = required(definition.handlers if definition.fault is None else definition.stored_needs)
         self.task_names = tuple(task.name for task in spec.tasks)
         self.positions = first_starts(len(spec.tasks), settings.mode)
         self.starts = tuple(Start(position, 1) for position in self.positions)
         self.timeout = length(settings.execution_timeout)
         self.pooled = settings.pool is not None or settings.max_concurrent is not None
         self.payload = payload_text(spec.name, spec.payload)
-        self.plain = settings.window is None and spec.schedule is not None and not spec.depends_on and not self.pooled
+        compressed = settings.recovery == "compressed"
+        alone = settings.window is None and not spec.depends_on and not self.pooled and not compressed
+        self.plain = alone and spec.schedule is not None
         self.first_rows = tuple(
             (position, name, int(position in self.positions)) for position, name in enumerate(self.task_names)
         )
@@ -99,7 +127,7 @@ class Compiled:
         self.settles_plain = (
             len(spec.tasks) == 1
             and spec.tasks[0].kind == "PYTHON"
-            and settings.recovery != "compressed"
+            and not compressed
             and not isinstance(spec.schedule, Once)
         )
 
@@ -116,6 +144,9 @@ class DefinitionCache:
         """`find` gives the schedule behind a custom one's import path, None where this process has none."""
         self.find = find
         self.known: dict[tuple[str, int], Compiled] = {}
+        self.faulty: dict[tuple[str, int], str] = {}
+        """Versions that could not be read, and why: they are read again whenever somebody asks, and at each sweep.
+        Statements that claim runs pass over those of these versions."""
         self.records: dict[str, tuple[Row, JobRecord]] = {}
         """What was told of jobs last, with the rows that said so."""
         self._rhythms: dict[object, object] = {}
@@ -127,6 +158,10 @@ class DefinitionCache:
             self._rhythms.clear()
         compiled = Compiled(job_uuid, definition, self._rhythms.setdefault(rhythm, rhythm))
         self.known[job_uuid, definition.version] = compiled
+        if definition.fault is not None:
+            self.faulty[job_uuid, definition.version] = definition.fault
+        else:
+            self.faulty.pop((job_uuid, definition.version), None)
         if len(self.known) > MOST_CACHED:
             del self.known[next(iter(self.known))]
         return compiled
@@ -141,23 +176,95 @@ class DefinitionCache:
 
     async def load(self, transaction: Transaction, wanted: Iterable[tuple[str, int]]) -> None:
         """Reads those of `wanted` that are not known yet; afterwards `self[…]` has all that exist."""
-        missing = [key for key in dict.fromkeys(wanted) if key not in self.known]
+        missing = [key for key in dict.fromkeys(wanted) if key not in self.known or key in self.faulty]
         if not missing:
             return
+        faults: dict[tuple[str, int], str] = {}
         rows = await transaction.rows("load_versions", wanted=json.dumps(missing))
-        read = {(row[0], row[1]): self._read(row) for row in rows}
-        former = {(row[0], row[1]): json.loads(row[4]) for row in rows if row[4] is not None}
+        texts = {(row[0], row[1]): (row[2], row[3]) for row in rows}
+        read = self._read_all(rows, faults)
+        former = self._former(rows, read, faults)
         earlier = {(uuid, other) for (uuid, _), pairs in former.items() for other, _ in pairs}
         unread = sorted(key for key in earlier if key not in read and key not in self.known)
         if unread:
             rows = await transaction.rows("load_versions", wanted=json.dumps(unread))
             # Of these only the slots are asked: which versions they took over from is past.
-            read |= {(row[0], row[1]): self._read(row) for row in rows}
+            read |= self._read_all(rows, faults)
         for key in missing:
             if key in read:
                 spec, level = read[key]
-                stages = tuple(self._stage(read, (key[0], version), until) for version, until in former.get(key, ()))
+                stages = tuple(
+                    self._stage(read, (key[0], version), until)
+                    for version, until in former.get(key, ())
+                    # What an earlier version still had to say is lost with it.
+                    if (key[0], version) in read or (key[0], version) in self.known
+                )
                 self.put(key[0], build(spec, key[1], level, stages))
+        lost = [key for key in missing if key not in read]
+        if lost:
+            await self._stand_in(transaction, lost, faults, texts)
+
+    async def review(self, transaction: Transaction) -> None:
+        """Reads versions again that could not be read, and forgets those that no job and no active run is of."""
+        if not self.faulty:
+            return
+        rows = await transaction.rows("versions_in_use", wanted=json.dumps(sorted(self.faulty)))
+        used = {(row[0], row[1]) for row in rows}
+        for key in self.faulty.keys() - used:
+            del self.faulty[key]
+            self.known.pop(key, None)
+        await self.load(transaction, sorted(used))
+
+    async def _stand_in(
+        self,
+        transaction: Transaction,
+        lost: Sequence[tuple[str, int]],
+        faults: Mapping[tuple[str, int], str],
+        texts: Mapping[tuple[str, int], tuple[str, str | None]],
+    ) -> None:
+        """Keeps for each version that cannot be read what the other tables say of its job, and what is left of it."""
+        rows = await transaction.rows("read_outlines", jobs=sorted({uuid for uuid, _ in lost}))
+        outlines = {uuid: (name, namespace, owner, json.loads(tasks)) for uuid, name, namespace, owner, tasks in rows}
+        for uuid, version in lost:
+            name, namespace, owner, tasks = outlines.get(uuid, (f"job {uuid}", "default", None, []))
+            fault = faults.get((uuid, version), "the catalog has no such version")
+            if self.faulty.get((uuid, version)) != fault or (uuid, version) not in self.known:
+                text = texts.get((uuid, version), (None, None))
+                self.put(uuid, unreadable(name, version, fault, tasks, namespace, owner, text))
+
+    def _read_all(
+        self, rows: Iterable[Row], faults: dict[tuple[str, int], str]
+    ) -> dict[tuple[str, int], tuple[JobSpec, Mapping[str, Any]]]:
+        """Those that can be read; `faults` is given why the others cannot."""
+        read = {}
+        for row in rows:
+            try:
+                spec, level = self._read(row)
+                build(spec, row[1], level)
+            except HoraeError as error:
+                faults[row[0], row[1]] = error.message
+            except READ_ERRORS as error:
+                faults[row[0], row[1]] = f"{type(error).__name__}: {error}"
+            else:
+                read[row[0], row[1]] = spec, level
+        return read
+
+    def _former(
+        self, rows: Iterable[Row], read: dict[tuple[str, int], Any], faults: dict[tuple[str, int], str]
+    ) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        """Which versions those that were read took over from, and until when each of them counts. Where that cannot be
+        read, neither can the version: it is taken out of `read`."""
+        former: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for row in rows:
+            key = (row[0], row[1])
+            if row[4] is None or key not in read:
+                continue
+            try:
+                former[key] = [(int(version), milliseconds(moment(until))) for version, until in json.loads(row[4])]
+            except READ_ERRORS as error:
+                faults[key] = f"earlier versions: {type(error).__name__}: {error}"
+                del read[key]
+        return former
 
     def _read(self, row: Row) -> tuple[JobSpec, Mapping[str, Any]]:
         spec = JobSpec.from_dict(json.loads(row[2]))

@@ -16,27 +16,34 @@ from horae.core.progress import TaskProgress, advance
 from horae.errors import StoreUnavailable
 from horae.store.definitions import Compiled, DefinitionCache
 from horae.store.driver import Driver
-from horae.store.records import Capacity, Claim, Dispatched, Start
+from horae.store.records import Capacity, Claim, Dispatched, Settlement, Start
 from horae.store.rows import moment, optional_json, optional_milliseconds, optional_moment
 from horae.store.work import RunRow, Work
 
 
 async def dispatch_plain(
     driver: Driver, cache: DefinitionCache, capacity: Capacity
-) -> tuple[Dispatched, list[tuple[int, Compiled]]] | None:
-    """The plain case in one statement; None where it is not plain, or the driver has no such statement.
+) -> tuple[Dispatched, list[tuple[int, Compiled]], list[Settlement]] | None:
+    """The plain case in one statement; None where it is not plain, or the driver has no such statement. Runs whose
+    definitions turn out to be unreadable are to be given back by the settlements that come last.
 
     Definitions are read after the claim is committed. Should that fail, the node owns runs it does not know, as after
     any lost answer, and gives them back at its next heartbeat.
     """
     if capacity.slots < 1:
         return None
-    rows = await driver.alone("claim_plain", node=capacity.node, handlers=_handlers(capacity), limit=capacity.slots)
+    rows = await driver.alone(
+        "claim_plain",
+        node=capacity.node,
+        handlers=_handlers(capacity),
+        faulty=_faulty(cache),
+        limit=capacity.slots,
+    )
     if rows is None or not rows[0][1]:
         return None
     now, _, upcoming, *first = rows[0]
     if first[0] is None:
-        return Dispatched(moment(now), (), optional_moment(upcoming)), []
+        return Dispatched(moment(now), (), optional_moment(upcoming)), [], []
     wanted = [(row[5], row[6]) for row in rows]
     if any(key not in cache.known for key in wanted):
         try:
@@ -48,10 +55,13 @@ async def dispatch_plain(
                 hint="Go on; what was claimed is given back at the next heartbeat.",
                 outcome_unknown=True,
             ) from error
-    claims, started = [], []
+    claims, started, unread = [], [], []
     for row in rows:
         number, uuid, job, version, slot, chosen, fence, origin, recovery, since, until, payload, spent = row[3:]
         compiled = cache[job, version]
+        if compiled.definition.fault is not None:
+            unread.append(Settlement(ids.RUN + uuid, number, fence, release=True, started=False))
+            continue
         given = compiled.definition.spec.payload if payload is None else optional_json(payload)
         claims.append(
             Claim(
@@ -60,7 +70,7 @@ async def dispatch_plain(
             )
         )  # fmt: skip
         started.append((number, compiled))
-    return Dispatched(moment(now), tuple(claims), optional_moment(upcoming)), started
+    return Dispatched(moment(now), tuple(claims), optional_moment(upcoming)), started, unread
 
 
 def _handlers(capacity: Capacity) -> str | None:
@@ -89,10 +99,25 @@ async def _claim(work: Work, capacity: Capacity, *, limited: bool) -> None:
     if limited:
         runs = await _within_limits(work, capacity, handlers)
     else:
-        rows = await work.transaction.rows("claimable_runs", limit=capacity.slots, handlers=handlers)
+        runs = await _readable(work, capacity, handlers)
+    await _start(work, runs, capacity)
+
+
+async def _readable(work: Work, capacity: Capacity, handlers: str | None) -> list[RunRow]:
+    """The oldest runs, as many as there is room for. One whose definition cannot be read here is left to other nodes:
+    once it is known to be such, the next reading passes it over."""
+    while True:
+        faulty = _faulty(work.cache)
+        rows = await work.transaction.rows("claimable_runs", limit=capacity.slots, handlers=handlers, faulty=faulty)
         runs = [RunRow._make(row) for row in rows]
         await work.cache.load(work.transaction, [(run.job_uuid, run.version) for run in runs])
-    await _start(work, runs, capacity)
+        if _faulty(work.cache) == faulty:
+            return runs
+
+
+def _faulty(cache: DefinitionCache) -> str | None:
+    """The versions that cannot be read here, as statements take them."""
+    return json.dumps(sorted(cache.faulty)) if cache.faulty else None
 
 
 async def _within_limits(work: Work, capacity: Capacity, handlers: str | None) -> list[RunRow]:
@@ -106,7 +131,12 @@ async def _within_limits(work: Work, capacity: Capacity, handlers: str | None) -
     after, last = -(2**62), 0
     while len(taken) < capacity.slots:
         rows = await work.transaction.rows(
-            "claimable_candidates", limit=max(100, capacity.slots), handlers=handlers, after=after, last=last
+            "claimable_candidates",
+            limit=max(100, capacity.slots),
+            handlers=handlers,
+            faulty=_faulty(work.cache),
+            after=after,
+            last=last,
         )
         if not rows:
             break
@@ -117,6 +147,8 @@ async def _within_limits(work: Work, capacity: Capacity, handlers: str | None) -
         counted.update(unknown)
         after, last = candidates[-1][0], candidates[-1][1].run_no
         for _, run in candidates:
+            if (run.job_uuid, run.version) in work.cache.faulty:
+                continue
             settings = work.cache[run.job_uuid, run.version].settings
             if settings.max_concurrent is not None and of_job[run.job_uuid] >= settings.max_concurrent:
                 continue

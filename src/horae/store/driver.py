@@ -224,8 +224,8 @@ class Driver(Protocol):
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Runs a statement that is a whole transaction, in one trip; None where this driver has no such statement."""
 
-    async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
-        """Runs one SELECT that can neither write nor read what is hidden; see `Vault.select`."""
+    async def select(self, sql: str, most: int, seconds: float, own: bool = False, /) -> Rows:  # noqa: FBT001, FBT002
+        """Runs one SELECT that can neither write nor read what is hidden; see `Vault.select`, also for `own`."""
 
     def migration(self) -> AbstractAsyncContextManager[Migrator]: ...
 

@@ -17,6 +17,7 @@ HIDDEN = frozenset({"tokens", "sessions", "kept_answers", "job_secrets", "secret
 HIDDEN_COLUMNS = {"users": frozenset({"password_hash"})}
 """What of the catalog no SELECT shows: whole tables, and columns of others."""
 NOT_SHOWN = "Password hashes, tokens, sessions, kept answers and secrets cannot be read; name other columns."
+_NO_TABLE = re.compile(r"no such table|relation .* does not exist")
 NOT_ITS_OWN = "Leave it out: the transaction is committed together with the run's end, or rolled back."
 
 
@@ -46,6 +47,18 @@ def check(sql: object, *, nested: bool) -> str:
     if word in _CONTROL or (word, following) == ("PREPARE", "TRANSACTION"):
         raise InvalidInput(f"{word} cannot be run here: the transaction is the run's own", hint=NOT_ITS_OWN)
     return sql
+
+
+def select_hint(message: str) -> str | None:
+    """The next step where a SELECT was refused because of a table that is not there; None for other reasons."""
+    if not _NO_TABLE.search(message):
+        return None
+    if "cb_task_handlers" in message:
+        return (
+            "cb_task_handlers stands only in INSERT INTO cb_schedules … SELECT … FROM cb_task_handlers."
+            " SELECT details FROM sys.nodes shows the handlers of each node."
+        )
+    return "docs/catalog.md lists the tables and views of sys."
 
 
 def several() -> InvalidInput:

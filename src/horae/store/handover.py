@@ -18,6 +18,7 @@ from horae.core.schedule import Once
 from horae.core.slot import deadline_passed
 from horae.store.definitions import Compiled
 from horae.store.driver import Row
+from horae.store.pause import leave_pause
 from horae.store.rows import JobRow, milliseconds, moment
 from horae.store.work import Active, Work
 
@@ -53,13 +54,19 @@ async def after_endings(work: Work, job_uuids: Sequence[str], *, once: bool = Tr
 
 
 def give_up_retries(work: Work, job: JobRow, active: Active) -> None:
-    retry = work.definition(job).settings.retry
+    compiled = work.definition(job)
+    if compiled.definition.fault is not None:
+        return
+    retry = compiled.settings.retry
     for ending in given_up([run for _, run, _ in active.values()], retry, JobState(job.state)):
         work.end_unstarted(active.pop(ending.run_id)[0], ending.state, ending.reason)
 
 
 async def _next_in_line(work: Work, job_uuid: str, job: JobRow | None, active: Active) -> int:
-    """Lets the next QUEUED run go, passing over those whose deadline has passed; returns how many rows moved."""
+    """Lets the next QUEUED run go, passing over those whose deadline has passed; returns how many rows moved.
+
+    Where the definition of the job or of that run cannot be read here, the line is left to a node that can.
+    """
     queued = [number for number, run, _ in active.values() if run.state is RunState.QUEUED]
     if not queued:
         return 0
@@ -68,12 +75,17 @@ async def _next_in_line(work: Work, job_uuid: str, job: JobRow | None, active: A
     while True:
         version = job.version if job is not None else next(iter(rows.values())).version
         compiled = await work.cache.one(work.transaction, job_uuid, version)
-        chosen = hand_over([run for _, run, _ in active.values()], work.moment, compiled.settings.retry)
+        settings = compiled.settings
+        if compiled.definition.fault is not None:
+            break
+        chosen = hand_over([run for _, run, _ in active.values()], work.moment, settings.retry, settings.overlap)
         if chosen is None:
             break
-        number, run, _ = active.pop(chosen)
-        row = rows[number]
+        row = rows[active[chosen][0]]
         own = await work.cache.one(work.transaction, job_uuid, row.version)
+        if own.definition.fault is not None:
+            break
+        number, run, _ = active.pop(chosen)
         moved += 1
         for ending in superseded([other for _, other, _ in active.values()], compiled.settings.retry):
             work.end_unstarted(active.pop(ending.run_id)[0], ending.state, ending.reason)
@@ -141,6 +153,9 @@ async def _judge_again(work: Work, rows: Sequence[Row]) -> tuple[int, list[str]]
     freed, ended = 0, []
     for number, job_uuid, version, scheduled in rows:
         compiled = await work.cache.one(work.transaction, job_uuid, version)
+        if compiled.definition.fault is not None:
+            # What it depends on cannot be read here.
+            continue
         waiting = await dependencies_unmet(work, compiled, moment(scheduled))
         if waiting is None:
             work.write("ready_runs", (number, work.now))
@@ -164,7 +179,7 @@ async def finish_once_jobs(work: Work, jobs: Iterable[JobRow]) -> int:
     needed = {row[1] for row in await work.transaction.rows("dependents_of", jobs=[job.uuid for job in done])}
     finished = 0
     for job in done:
-        if active.get(job.uuid):
+        if any(not run.is_over for _, run, _ in active.get(job.uuid, {}).values()):
             continue
         if _drops(work, job) and job.name not in needed:
             finished += 1
@@ -193,6 +208,8 @@ def _drops(work: Work, job: JobRow) -> bool:
 async def bury(work: Work, jobs: Sequence[JobRow], by: str) -> None:
     """Removes definitions, with what was granted on them, and leaves tombstones with their cursors; history stays."""
     await work.flush()
+    for job in jobs:
+        await leave_pause(work, job)
     await work.transaction.many(
         "insert_tombstones", [(job.uuid, job.name, job.planned_until, job.version, work.now, by) for job in jobs]
     )

@@ -27,7 +27,7 @@ class JoinedRun:
         self._cache = cache
         self._node = node
         self._run = (run_id, run_no, fence)
-        self._work: Work | None = None
+        self.work: Work | None = None
         self._closed: str | None = None
         self.answer: Settled | None = None
 
@@ -63,20 +63,21 @@ class JoinedRun:
             )
         await self._transaction.conclude()
         self._closed = "The run was settled in this transaction already"
-        work = self._work = Work(self._transaction, self._cache)
+        work = self.work = Work(self._transaction, self._cache)
+        work.reported = frozenset((settlement.run_no,))
         (self.answer,) = await Settler(work, self._node).settle((settlement,))
         return self.answer
 
     def finish(self) -> None:
         """Leaves what is still to be written to the commit."""
-        if self._work is not None:
-            self._work.finish()
+        if self.work is not None:
+            self.work.finish()
 
     def close(self, *, committed: bool) -> None:
         """Nothing may be done with it any more; what was learnt of definitions counts only if it was committed."""
         self._closed = "This transaction is over"
-        if self._work is not None and not committed:
-            self._work.unlearn()
+        if self.work is not None and not committed:
+            self.work.unlearn()
 
     def _check_open(self) -> None:
         if self._closed is not None:

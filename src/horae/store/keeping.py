@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from horae.core import ids
 from horae.core.access import SYSTEM_NAME
 from horae.core.declarative import Standing, owed_after
-from horae.core.lifecycle import JobState, RunState
+from horae.core.lifecycle import EXCEEDED, JobState, RunState
+from horae.core.progress import TaskProgress, stop_allowance
 from horae.errors import NodeNameTaken, shown
+from horae.store import threads
 from horae.store.ahead import Ahead
 from horae.store.dispatching import task_progress
 from horae.store.gone import settle_gone
 from horae.store.handover import after_endings, finish_once_jobs, judge_dependents
 from horae.store.operating import forget_runs
-from horae.store.records import NodeRecord, Pulse, Settlement
+from horae.store.outbox import expire
+from horae.store.records import NodeRecord, Passed, Pulse, Settlement, ThreadKey
 from horae.store.rows import JobRow, length, milliseconds, moment, optional_json, to_json
 from horae.store.settling import Settler
 from horae.store.work import RunRow, Work
@@ -42,11 +45,13 @@ async def join(
     )
 
 
-async def heartbeat(work: Work, node: str, known: Mapping[str, int]) -> Pulse:
-    """Counts one heartbeat and compares the rows the node owns with the runs it knows."""
+async def heartbeat(work: Work, node: str, known: Mapping[str, int], working: Collection[ThreadKey] | None) -> Pulse:
+    """Counts one heartbeat and compares the rows the node owns with the runs it knows, and with what works there."""
     beaten = await work.transaction.rows("beat", node=node)
     if not beaten:
         return Pulse(work.moment, expelled=True, lost=tuple(sorted(known)))
+    if beaten[0][1] and working is not None:
+        await threads.keep_only(work, node, working)
     owned = {ids.RUN + row[1]: row for row in await work.transaction.rows("runs_of_node", node=node)}
     unknown = [row for run_id, row in owned.items() if known.get(run_id) != row[2]]
     released = await _release(work, node, unknown, started=False) if unknown else ()
@@ -58,6 +63,8 @@ async def heartbeat(work: Work, node: str, known: Mapping[str, int]) -> Pulse:
 async def leave(work: Work, node: str) -> int:
     rows = await work.transaction.rows("runs_of_node", node=node)
     released = await _release(work, node, rows, started=True) if rows else ()
+    # What is left of its threads ends with its process, and nobody would say so.
+    await threads.keep_only(work, node, ())
     await work.transaction.rows("end_node", node=node, state="STOPPED")
     return len(released)
 
@@ -76,11 +83,12 @@ async def take_over(work: Work, dead: str, counter: int) -> int:
     if not await work.transaction.rows("bury_node", node=dead, counter=counter):
         return 0
     numbers = [row[0] for row in await work.transaction.rows("runs_of_node", node=dead)]
-    if not numbers:
+    left = await threads.threads_of(work, dead)
+    if not numbers and not left:
         return 0
-    await work.transaction.rows("lock_jobs_of_runs", runs=numbers)
+    await work.transaction.rows("lock_jobs_of_runs", runs=[*numbers, *(thread.run_no for thread in left)])
     runs = await work.lock_runs(numbers)
-    tasks = await task_progress(work, numbers)
+    tasks = await _progress_of_each(work, numbers)
     settler = Settler(work, dead)
     taken = 0
     again: set[str] = set()
@@ -90,11 +98,34 @@ async def take_over(work: Work, dead: str, counter: int) -> int:
             taken += 1
             if answer.state is RunState.PENDING:
                 again.add(run.job_uuid)
+                work.passed.append(_taken(work, run, RunState.PENDING, f"node {dead} died"))
+    work.passed += [_taken(work, run, state, reason) for run, state, reason in settler.ended]
     await settler.finish()
+    await threads.remove(work, left)
     if again:
         await _let_stand_for_all(work, sorted(again))
     work.transaction.wake()
     return taken
+
+
+async def _progress_of_each(work: Work, numbers: list[int]) -> dict[int, list[TaskProgress] | None]:
+    """The task rows of these runs as core takes them, None where those of a run make no sense."""
+    found: dict[int, list[TaskProgress] | None] = {}
+    try:
+        found |= await task_progress(work, numbers)
+    except (ValueError, TypeError, ArithmeticError):
+        if len(numbers) == 1:
+            return {numbers[0]: None}
+        for number in numbers:
+            found |= await _progress_of_each(work, [number])
+    return found
+
+
+def _taken(work: Work, run: RunRow, state: RunState, reason: str | None) -> Passed:
+    """What became of one run of a dead node."""
+    name = work.cache[run.job_uuid, run.version].definition.name
+    elapsed = None if run.started_at is None else work.moment - moment(run.started_at)
+    return Passed(name, state, 1, reason, bool(run.is_recovery), run.run_id, moment(run.scheduled_time), None, elapsed)
 
 
 async def _let_stand_for_all(work: Work, again: Sequence[str]) -> None:
@@ -118,7 +149,7 @@ async def coalesce_unstarted(work: Work, job_uuids: Sequence[str]) -> None:
     ended = []
     for job_uuid, active in (await work.active(job_uuids)).items():
         for number, run, _ in active.values():
-            if run.state is not RunState.RUNNING and not run.begun:
+            if run.state is not RunState.RUNNING and not run.begun and not run.is_over:
                 work.end_unstarted(number, RunState.SKIPPED, "coalesced")
                 ended.append(job_uuid)
     await work.flush()
@@ -127,21 +158,31 @@ async def coalesce_unstarted(work: Work, job_uuids: Sequence[str]) -> None:
 
 
 async def reap(work: Work, limit: int) -> int:
-    """Asks runs that take too long to stop, and ends those that were asked and did not."""
-    numbers = [row[0] for row in await work.transaction.rows("runs_to_reap", limit=limit)]
-    if not numbers:
+    """Asks runs that take too long to stop, and ends those that were asked and did not.
+
+    Runs whose definition cannot be read here are left to nodes that can: how long they may take is not known.
+    """
+    overdue = await _overdue_runs(work, limit)
+    if not overdue:
         return 0
-    await work.transaction.rows("lock_jobs_of_runs", runs=numbers)
+    await work.transaction.rows("lock_jobs_of_runs", runs=overdue)
     ended: list[str] = []
     asked = False
-    for run in (await work.lock_runs(numbers)).values():
+    for run in (await work.lock_runs(overdue)).values():
         if run.state != "RUNNING":
             continue
-        settings = work.cache[run.job_uuid, run.version].settings
+        definition = work.cache[run.job_uuid, run.version].definition
+        if definition.fault is not None:
+            continue
+        settings = definition.settings
         if run.cancel_requested_at is not None:
-            if work.now - run.cancel_requested_at > (length(settings.cancel_grace) or 0):
+            allowed = stop_allowance(settings, definition.task_settings, definition.spared)
+            if work.now - run.cancel_requested_at > (length(allowed) or 0):
                 _abandon(work, run)
                 ended.append(run.job_uuid)
+        elif settings.execution_timeout is None:
+            # Claimed under a timeout that its version no longer has.
+            work.write("forget_expiry", (run.run_no,))
         elif _overdue(work, run, length(settings.execution_timeout)):
             work.request_cancel(run.run_no, TIMEOUT, TIMEOUT)
             asked = True
@@ -153,13 +194,29 @@ async def reap(work: Work, limit: int) -> int:
     return len(ended)
 
 
+async def _overdue_runs(work: Work, limit: int) -> list[int]:
+    """The numbers of up to `limit` runs that may have to be stopped or ended, passing over those of definitions that
+    cannot be read here."""
+    found: list[int] = []
+    last = 0
+    while len(found) < limit:
+        rows = await work.transaction.rows("runs_to_reap", after=last, limit=limit)
+        await work.cache.load(work.transaction, sorted({(row[1], row[2]) for row in rows}))
+        found += [row[0] for row in rows if work.cache[row[1], row[2]].definition.fault is None]
+        if len(rows) < limit:
+            break
+        last = rows[-1][0]
+    return found[:limit]
+
+
 def _overdue(work: Work, run: RunRow, timeout: int | None) -> bool:
     return timeout is not None and run.spent_ms + work.now - (run.resumed_at or work.now) > timeout
 
 
 def _abandon(work: Work, run: RunRow) -> None:
     late = run.cancel_reason == TIMEOUT
-    state, reason = (RunState.FAILED_STALE, TIMEOUT) if late else (RunState.CANCELLED, "abandoned")
+    work.write("suspect_threads", (run.run_no, work.now))
+    state, reason = (RunState.FAILED_STALE, EXCEEDED) if late else (RunState.CANCELLED, "abandoned")
     work.end_unstarted(run.run_no, state, reason, fence_up=True, lost=True)
     event = "JOB_FAILED" if late else "JOB_CANCELLED"
     work.audit(event, run.job_uuid, run.uuid, "keeper", str(state), reason=reason, run_no=run.run_no)
@@ -167,10 +224,12 @@ def _abandon(work: Work, run: RunRow) -> None:
 
 async def sweep(work: Work, limit: int, handler_grace: timedelta) -> int:
     """Finds QUEUED runs with nothing before them, dependencies met or given up, Once jobs that are done, runs whose
-    handler is gone."""
+    handler is gone, threads whose node is; and definitions that can be read again."""
+    await work.cache.review(work.transaction)
     moved, without = await settle_gone(work, handler_grace, limit)
     if without:
         moved += await after_endings(work, without)
+    moved += await threads.end_orphans(work, limit)
     waiting = [row[0] for row in await work.transaction.rows("jobs_with_queue", limit=limit)]
     if waiting:
         await work.transaction.rows("lock_jobs", jobs=sorted(waiting))
@@ -183,6 +242,7 @@ async def sweep(work: Work, limit: int, handler_grace: timedelta) -> int:
     jobs = [JobRow(row) for row in rows]
     await work.cache.load(work.transaction, [(job.uuid, job.version) for job in jobs])
     moved += await finish_once_jobs(work, jobs)
+    await expire(work)
     if moved:
         work.transaction.wake()
     return moved

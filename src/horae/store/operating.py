@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from horae.core import ids
 from horae.core.declarative import NAMESPACE
-from horae.core.instant import aware
-from horae.core.job import job_not_found
+from horae.core.instant import aware, floored
+from horae.core.job import Settings, job_not_found
 from horae.core.lifecycle import JobState, RunState
-from horae.core.overlap import OVERLAP, ActiveRun, Overlapping, judge_overlap, superseded
-from horae.core.policy import Retry
+from horae.core.overlap import OVERLAP, ActiveRun, Overlapping, is_behind, judge_overlap, superseded
+from horae.core.schedule import Once
+from horae.core.slot import check_moved
 from horae.core.trail import ranges
+from horae.core.update import IMMEDIATE
 from horae.errors import Conflict, InvalidDefinition, InvalidInput, RunNotFound, shown
 from horae.store.ahead import look_ahead
 from horae.store.gone import with_lacks
 from horae.store.handover import after_endings, bury
+from horae.store.passed import collect_passed
+from horae.store.pause import leave_pause
 from horae.store.planning import Planner, plan_owed
 from horae.store.records import Admission, Admitted, Origin
 from horae.store.rows import (
@@ -93,7 +98,11 @@ async def change_state(
     await plan_owed(work, job, unplannable)
     if JobState(job.state) is JobState.DISABLED and state is not JobState.DISABLED:
         job.planned_until = max(job.planned_until, work.now // 1000 * 1000)
+        if job.covered_until is not None:
+            job.covered_until = max(job.covered_until, job.planned_until)
     paused = state is JobState.PAUSED
+    if not paused:
+        await leave_pause(work, job)
     job.state = str(state)
     job.paused_until = optional_milliseconds(aware(until, "until")) if paused and until is not None else None
     job.pause_note = note if paused else None
@@ -105,10 +114,24 @@ async def change_state(
 
 
 async def reschedule(work: Work, name: str, at: datetime, by: str, unplannable: set[str]) -> datetime:
-    """Moves the first slot after the cursor; returns its nominal time."""
+    """Moves the first slot after the cursor; returns its nominal time. A Once whose time is decided gets another."""
+    from horae.store.redefining import redefine
+
     target = aware(at, "at")
     job = await locked_job(work, name)
-    await plan_owed(work, job, unplannable)
+    definition = work.definition(job).definition
+    definition.check_readable()
+    check_moved(name, target, definition.settings.misfire_grace, moment(work.as_of))
+    own = definition.spec.schedule
+    if isinstance(own, Once) and not definition.former:
+        if milliseconds(own.at) <= job.planned_until:
+            spec = replace(definition.spec, schedule=Once(floored(target), own.drop))
+            await redefine(work, job, spec, by=by, unplannable=unplannable, source="reschedule", update=IMMEDIATE)
+            return floored(target)
+    else:
+        # Where the moved slot is due by now as well, it is the newest: only that one runs under `last`.
+        older = target <= work.moment and definition.settings.recovery == "last" and work.as_of < work.now
+        await plan_owed(work, job, unplannable, recovers=not older)
     schedule = work.definition(job).schedule
     slot = None if schedule is None else schedule.next(moment(job.planned_until))
     if slot is None or JobState(job.state) is JobState.DISABLED:
@@ -141,9 +164,10 @@ async def drop(work: Work, names: Sequence[str], *, keep_history: bool, by: str)
         for number, run, _ in runs.values():
             if run.state is RunState.RUNNING:
                 work.request_cancel(number, "dropped", by)
-            else:
+            elif not run.is_over:
                 work.end_unstarted(number, RunState.CANCELLED, "dropped", by=by)
     await work.flush()
+    await collect_passed(work)
     if not keep_history:
         await forget_history(work, sorted(jobs), by)
     await bury(work, list(jobs.values()), by)
@@ -163,7 +187,14 @@ async def forget_runs(work: Work, numbers: Sequence[int], by: str) -> None:
     """Deletes runs with all that hangs on them. The audit keeps their numbers: so whoever verifies the trail knows that
     they are rightly gone."""
     await work.transaction.rows("remember_runs", runs=list(numbers), namespace=NAMESPACE)
-    for statement in ("forget_output", "forget_windows", "forget_attempts", "forget_tasks", "forget_runs"):
+    for statement in (
+        "forget_output",
+        "forget_windows",
+        "forget_attempts",
+        "forget_tasks",
+        "forget_threads",
+        "forget_runs",
+    ):
         await work.transaction.rows(statement, runs=list(numbers))
     work.audit("RUNS_FORGOTTEN", None, None, by, "OK", runs=ranges(numbers))
 
@@ -216,6 +247,7 @@ class Admitter:
         for request in requests:
             if request.job_name not in by_name:
                 raise job_not_found(request.job_name)
+            self.work.definition(by_name[request.job_name]).definition.check_readable()
         answers = [await self._admit(by_name[request.job_name], request) for request in requests]
         self.work.transaction.wake()
         return tuple(answers)
@@ -262,7 +294,7 @@ class Admitter:
         if state is RunState.QUEUED:
             self._lined.add(job.uuid)
         if state is not RunState.SKIPPED and job.uuid in self._active:
-            at, chosen = moment(scheduled), moment(self.work.now // 1000 * 1000)
+            at, chosen = moment(scheduled), self.work.moment
             run = ActiveRun(run_id, state, at, chosen, judged=state is RunState.PENDING)
             self._active[job.uuid][run_id] = (number, run, False)
 
@@ -275,9 +307,8 @@ class Admitter:
             for ending in retries:
                 del active[ending.run_id]
         if request.origin is not Origin.TRIGGER:
-            counts = settings.overlap != "allow" and await self._is_behind(job, settings.retry)
-            reason = request.reason if request.origin is Origin.REPLAY else None
-            return (RunState.QUEUED if counts else RunState.PENDING), reason
+            counts = settings.overlap != "allow" and await self._is_behind(job, settings)
+            return (RunState.QUEUED if counts else RunState.PENDING), None
         active = await self._active_of(job)
 
         def judged(runs: Active) -> Overlapping:
@@ -297,7 +328,7 @@ class Admitter:
             found = self._active[job.uuid] = (await self.work.active([job.uuid])).get(job.uuid, {})
         return found
 
-    async def _is_behind(self, job: JobRow, retry: Retry) -> bool:
+    async def _is_behind(self, job: JobRow, settings: Settings) -> bool:
         """Whether a new run has to mind another. A backfill makes a long line, which need not be read for that: one run
         in it is enough."""
         if job.uuid not in self._lined and job.uuid not in self._active:
@@ -306,7 +337,7 @@ class Admitter:
         if job.uuid in self._lined:
             return True
         active = await self._active_of(job)
-        return any(run.counts(self.work.moment, retry) for _, run, _ in active.values())
+        return is_behind(settings.overlap, [run for _, run, _ in active.values()], self.work.moment, settings.retry)
 
     def _carry_out(self, job: JobRow, active: Active, verdict: Overlapping) -> None:
         if verdict.endings or verdict.cancels:
@@ -327,18 +358,21 @@ class Admitter:
         only: str | None,
     ) -> int:
         work, compiled = self.work, self.work.definition(job)
-        chosen = work.now // 1000 * 1000
+        chosen = work.now
         skipped = state is RunState.SKIPPED
+        covers = (None, None) if replayed is None or only is not None else (replayed.covers_from, replayed.covers_to)
         await work.reserve(1)
         number = work.take_number()
         row: tuple[Any, ...] = (
             number, uuid, job.uuid, None, scheduled, None, work.now if skipped else None, str(state), key, job.version,
             str(request.origin), chosen, work.now if state is RunState.PENDING else None, None,
             None if skipped else deadline_at(moment(chosen), compiled.settings.deadline), 0, None, None, reason,
-            False, None, None, 1, None if replayed is None else replayed.uuid, only, compiled.settings.pool,
+            False, *covers, 1, None if replayed is None else replayed.uuid, only, compiled.settings.pool,
             compiled.pooled, compiled.requires, payload, request.by, work.now,
         )  # fmt: skip
         work.write("insert_runs", row)
+        if replayed is not None and request.reason is not None:
+            work.write("note_replays", (number, request.reason))
         work.audit(str(request.origin), job.uuid, uuid, request.by, str(state), reason=request.reason)
         await work.flush()
         return number

@@ -10,20 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from horae.core.arrival import Arrival, judge_arrival
 from horae.core.ids import run_uuid, schedule_key
 from horae.core.instant import EPOCH
+from horae.core.late_change import is_attended, left_unserved
 from horae.core.lifecycle import RunState
 from horae.core.occurrence import due, due_alone
-from horae.core.overlap import OVERLAP, Overlapping, judge_overlap
+from horae.core.overlap import OVERLAP, Overlapping
 from horae.core.schedule import Once
-from horae.core.slot import Birth, Plan
+from horae.core.slot import Birth, JobView, Plan
 from horae.core.succession import stage_at
-from horae.errors import HoraeError
+from horae.errors import reason_of
 from horae.store.definitions import Compiled
 from horae.store.driver import Row
 from horae.store.gone import with_lacks
 from horae.store.handover import after_endings, dependencies_unmet, finish_once_jobs, judge_waiting_of
-from horae.store.records import Capacity, Claim
+from horae.store.pause import newest_paused, write_pause
+from horae.store.records import Capacity, Claim, Definition
 from horae.store.rows import JobRow, job_view, milliseconds, moment, optional_milliseconds
 from horae.store.work import TERMINAL_BIRTHS, Active, Work
 
@@ -42,15 +45,28 @@ _Alone = tuple[int, int, int, str]
 class Planner:
     """One planning pass in one transaction."""
 
-    def __init__(self, work: Work, start: Capacity | None, unplannable: set[str], *, careful: bool = False) -> None:
-        """`careful`: a key was found taken, so each is looked for before it is used."""
+    def __init__(
+        self,
+        work: Work,
+        start: Capacity | None,
+        unplannable: set[str],
+        *,
+        recovers: bool = True,
+    ) -> None:
+        """Unless it `recovers`, due slots are recorded MISSED, whatever their age and the recovery policy."""
         self.work = work
-        self.careful = careful
+        self.recovers = recovers
         self.start = start
         self.slots = start.slots if start is not None else 0
         self.unplannable = unplannable
         self.born = 0
         self.more = False
+        self.put_off: frozenset[str] = frozenset()
+        """Jobs that requests wait for: those count from earlier, so they come first."""
+        self.unreadable: list[Definition] = []
+        """Due jobs whose definitions cannot be read here."""
+        self.left: list[int] = []
+        """Windowed runs whose chosen time has come, and whose definitions cannot be read here."""
         self._once: list[JobRow] = []
         self._ended: set[str] = set()
         self._handed_over: set[str] = set()
@@ -58,7 +74,7 @@ class Planner:
     async def due_jobs(self, limit: int) -> int:
         """Plans up to `limit` jobs whose alarm rang; returns how many there were."""
         work = self.work
-        rows = await work.transaction.rows("lock_due_jobs", limit=limit, skip=sorted(self.unplannable))
+        rows = await work.transaction.rows("lock_due_jobs", limit=limit, skip=sorted(self.unplannable | self.put_off))
         if not rows:
             return 0
         await work.cache.load(work.transaction, [(row[0], row[2]) for row in rows])
@@ -92,7 +108,7 @@ class Planner:
         one schedule and one cursor have one answer, so it is looked up before it is worked out.
         """
         start, work = self.start, self.work
-        if start is None or self.careful:
+        if start is None or self.work.careful:
             yield from rows
             return
         known, moment_now, handlers = work.cache.known, work.moment, start.handlers
@@ -181,23 +197,37 @@ class Planner:
 
     async def _planned(self, job: JobRow, compiled: Compiled, active: Active, limit: int) -> None:
         work = self.work
+        if compiled.definition.fault is not None:
+            # Its alarm stays as it is: a node of another release may be able to read it.
+            self.unplannable.add(job.uuid)
+            self.unreadable.append(compiled.definition)
+            return
         if compiled.schedule is None:
             job.wake_at = job.next_run_time = None
             work.write("save_jobs", job.saved())
             return
         if compiled.settings.retry.max_retries is None:
             active = await self._held_still(job, active)
-        view = job_view(job, compiled.definition, tuple(run for _, run, _ in active.values()))
+        paused = await newest_paused(work, job)
+        view = job_view(job, compiled.definition, tuple(run for _, run, _ in active.values()), paused)
+        if not self.recovers:
+            view = left_unserved(view)
+        plan = self._asked(job, compiled, view, limit)
+        if plan is not None and any(birth.reason == OVERLAP for birth in plan.births):
+            stuck = await with_lacks(work, active)
+            view = replace(view, active=tuple(run for _, run, _ in stuck.values()))
+            plan = self._asked(job, compiled, view, limit)
+        if plan is not None:
+            await self.apply(job, compiled, plan, active)
+
+    def _asked(self, job: JobRow, compiled: Compiled, view: JobView, limit: int) -> Plan | None:
+        """What core answers. None where it cannot say: the job is left alone and named, the others are planned."""
         try:
-            plan = due(view, work.moment, limit=limit)
-            if any(birth.reason == OVERLAP for birth in plan.births):
-                stuck = await with_lacks(work, active)
-                plan = due(replace(view, active=tuple(run for _, run, _ in stuck.values())), work.moment, limit=limit)
-        except HoraeError:
-            # A schedule that cannot be asked here (a custom class this process lacks) is left to others.
+            return due(view, self.work.moment, limit=limit, until=moment(self.work.as_of))
+        except Exception as error:  # noqa: BLE001 - a custom class that this process lacks, say; another may have it
             self.unplannable.add(job.uuid)
-            return
-        await self.apply(job, compiled, plan, active)
+            self.unreadable.append(replace(compiled.definition, fault=reason_of(error)))
+            return None
 
     async def _held_still(self, job: JobRow, active: Active) -> Active:
         """The job's runs, with those locked that wait: a new slot may end them, and another node must not start them
@@ -219,6 +249,7 @@ class Planner:
             self._stop(job, active, run_id)
         await work.reserve(len(plan.births))
         enqueued = [await self._bear(job, compiled, birth) for birth in plan.births]
+        await write_pause(work, job, plan)
         if any(enqueued):
             job.last_enqueued_at = work.now
         self.more = self.more or plan.more
@@ -233,7 +264,7 @@ class Planner:
         stage = stage_at(compiled.definition.former, birth.scheduled_time)
         if stage is not None:
             compiled = await self.work.cache.one(self.work.transaction, job.uuid, stage.version)
-        if self.careful:
+        if self.work.careful:
             key = schedule_key(birth.scheduled_time)
             if await self.work.transaction.rows("run_by_key", job=job.uuid, key=key):
                 return False
@@ -302,15 +333,23 @@ class Planner:
         ready = await work.transaction.rows("due_windows", limit=limit)
         jobs = await work.transaction.rows("lock_free_jobs", jobs=sorted({row[1] for row in ready})) if ready else []
         locked = {job.uuid: job for job in map(JobRow, jobs)}
-        await work.cache.load(work.transaction, [(job.uuid, job.version) for job in locked.values()])
+        present = {(job.uuid, job.version) for job in locked.values()}
+        await work.cache.load(work.transaction, sorted(present | {(row[1], row[2]) for row in ready}))
         for number, job_uuid, version in ready:
-            if job_uuid in locked:
+            if self._is_unread(locked.get(job_uuid), job_uuid, version):
+                self.left.append(number)
+            elif job_uuid in locked:
                 await self._judge(locked[job_uuid], number, version)
         await self.finish()
-        if late or ready:
+        if late or len(ready) > len(self.left):
             # Some of them may start now, here or on another node.
             work.transaction.wake()
         return len(late) + len(ready)
+
+    def _is_unread(self, job: JobRow | None, job_uuid: str, version: int) -> bool:
+        """Whether the version that a run is of, or its job's present one, cannot be read here."""
+        versions = {version} if job is None else {version, job.version}
+        return any(self.work.cache[job_uuid, each].definition.fault is not None for each in versions)
 
     async def _judge(self, job: JobRow, number: int, version: int) -> None:
         """The verdict on one windowed run, with the job locked and its other runs read after that."""
@@ -320,23 +359,24 @@ class Planner:
         if own is None or own[1].state is not RunState.PENDING:
             return
         run_id, run = own
-        compiled = work.definition(job)
-        settings = compiled.settings
+        definition = work.definition(job).definition
 
-        def judged(runs: Active) -> Overlapping:
-            others = [each for other, each, _ in runs.values() if other != number]
-            return judge_overlap(
-                settings.overlap, others, work.moment, settings.retry, run.scheduled_time, once=settings.owes_once
-            )
+        def judged(runs: Active) -> Arrival:
+            others = tuple(each for other, each, _ in runs.values() if other != number)
+            view = None if definition.schedule is None else job_view(job, definition, others)
+            return judge_arrival(definition.settings, run, others, work.moment, view)
 
-        verdict = judged(active)
-        if verdict.reason == OVERLAP:
-            verdict = judged(await with_lacks(work, active))
+        arrival = judged(active)
+        if arrival.verdict.reason == OVERLAP:
+            arrival = judged(await with_lacks(work, active))
+        verdict = arrival.verdict
+        if arrival.is_recovery:
+            work.write("recover_runs", (number,))
         self.carry_out(job, active, verdict)
         if verdict.state is RunState.QUEUED:
             work.write("queue_runs", (number,))
-        elif verdict.state is RunState.SKIPPED:
-            self._end(job, active, run_id, RunState.SKIPPED, verdict.reason or "overlap")
+        elif verdict.state in TERMINAL_BIRTHS:
+            self._end(job, active, run_id, verdict.state, verdict.reason or OVERLAP)
         else:
             born_under = await work.cache.one(work.transaction, job.uuid, version)
             waiting = await dependencies_unmet(work, born_under, run.scheduled_time)
@@ -349,17 +389,33 @@ class Planner:
         await work.flush()
 
 
-async def plan_owed(work: Work, job: JobRow, unplannable: set[str]) -> None:
-    """Plans everything one locked job owes up to now, however much: what a change of the job must not lose."""
+async def plan_owed(work: Work, job: JobRow, unplannable: set[str], *, recovers: bool = True) -> None:
+    """Plans everything one locked job owes up to the moment its change counts from, however much: what a change of the
+    job must not lose. Unless it `recovers`, and where a pause follows (`work.pauses`), slots that were not served are
+    only recorded."""
+    # By now, not by `as_of`: a change before this one leaves an alarm for now where older slots are still owed.
     if job.wake_at is None or job.wake_at > work.now:
         return
-    planner = Planner(work, None, unplannable)
+    if work.pauses and recovers:
+        recovers = _is_attended(work, job)
+    planner = Planner(work, None, unplannable, recovers=recovers)
     while True:
         planner.more = False
         await planner.plan_job(job, await planner.active_of(job), ENDLESS)
         await planner.finish(once=False)
         if not planner.more:
             return
+
+
+def _is_attended(work: Work, job: JobRow) -> bool:
+    """True also where its schedule cannot be asked here: planning says so."""
+    definition = work.definition(job).definition
+    if definition.fault is not None or definition.schedule is None:
+        return True
+    try:
+        return is_attended(job_view(job, definition, ()), work.moment)
+    except Exception:  # noqa: BLE001 - a custom class that this process lacks, say
+        return True
 
 
 def _cursors(births: Sequence[tuple[Compiled, _Alone]], now: int) -> list[Row]:
@@ -371,7 +427,7 @@ def _alone(compiled: Compiled, cursor: int, now: datetime) -> _Alone | None:
     assert compiled.schedule is not None
     try:
         found = due_alone(compiled.schedule, compiled.settings, EPOCH + timedelta(milliseconds=cursor), now)
-    except HoraeError:
+    except Exception:  # noqa: BLE001 - planning asks again, and says whose schedule it is
         return None
     if found is None or found[1] is None:
         return None
@@ -383,6 +439,7 @@ def _move_cursor(job: JobRow, plan: Plan) -> None:
     job.planned_until = milliseconds(plan.planned_until)
     job.next_run_time = optional_milliseconds(plan.next_run_time)
     job.wake_at = optional_milliseconds(plan.wake_at)
+    job.covered_until = optional_milliseconds(plan.covered_until)
     job.first_seen = False
     if job.moved_slot is not None and moment(job.moved_slot) <= plan.planned_until:
         job.moved_slot = job.moved_to = None

@@ -30,7 +30,7 @@ driver said, kept as `__cause__`). Stores never log.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -51,8 +51,11 @@ from horae.store.records import (
     Definition,
     Dispatched,
     History,
+    Hook,
+    HookRecord,
     JobRecord,
     NodeRecord,
+    Notice,
     Origin,
     OutputChunk,
     Passed,
@@ -63,6 +66,8 @@ from horae.store.records import (
     Settled,
     Settlement,
     Start,
+    ThreadKey,
+    ThreadRecord,
     Totals,
     Verdict,
 )
@@ -80,9 +85,12 @@ __all__ = [
     "Definition",
     "Dispatched",
     "History",
+    "Hook",
+    "HookRecord",
     "JobRecord",
     "Joined",
     "NodeRecord",
+    "Notice",
     "Origin",
     "OutputChunk",
     "Passed",
@@ -94,6 +102,8 @@ __all__ = [
     "Settlement",
     "Start",
     "Store",
+    "ThreadKey",
+    "ThreadRecord",
     "Totals",
     "Verdict",
 ]
@@ -170,6 +180,12 @@ class Store(Protocol):
         `timeout` seconds it returns `seen` unchanged. Begin with 0, which returns at once when anything ever fired.
         """
 
+    def observe(self, listener: Callable[[Sequence[Passed]], None] | None) -> None:
+        """Has `listener` called after each commit of this process that ended or put back runs which no node reports:
+        born SKIPPED, MISSED or UNSCHEDULABLE, ended while they waited, reaped, taken over. They come in the order of
+        names, states, reasons and times. A run that is put back is PENDING. There is one listener at a time; None ends
+        it. Runs that `settle` ends are left out: their owner has the answer."""
+
     # ---- definitions and operations: what people ask -----------------------------------------------------------
 
     async def define(
@@ -182,25 +198,30 @@ class Store(Protocol):
         expected: Mapping[str, int] | None = None,
         reason: str | None = None,
         update: Update | None = None,
+        keeps_state: Collection[str] = (),
     ) -> tuple[Defined, ...]:
         """Creates or changes jobs, all of them or none; answers in the order given.
 
         Commits together: job, tasks (those gone are retired), dependencies, version, cursor, audit row. A definition
-        equal to the present one changes nothing. From `source="code"`, one equal to the last registered from code
+        equal to the present one changes nothing. From `source="code"` or `"schedule"`, one equal to the last from there
         changes nothing either, so a restart never undoes an operator's change, and `state` and `owner` count only for a
-        new job; from any other source those given count. A new job without an owner is `by`'s, who must be a user.
+        new job; from any other source those given count, but for the jobs that `keeps_state` names: they stay in the
+        state that they have when they are locked. A new job without an owner is `by`'s, who must be a user.
 
-        A new job's cursor stands at now, or where its tombstone left it if that is later; for a Once that lies in the
-        past, just before it, so that planning can run it within its grace or record it MISSED. A changed schedule first
-        bears what the old one owes up to now; then runs born ahead of their time (windows) that have not started become
-        the new version's, decided anew, or are deleted where it has no such slot. All others keep the version they were
-        born under. `update` says how changes take effect, None as each job says: *immediate* is this; *graceful* leaves
-        the next slot after now, or all before a moment, to the version before, with its windows and tasks; *windowed*
-        leaves runs born ahead beyond the horizon as they are.
+        A new job's cursor stands at now, or where its tombstone left it if that is later; for a schedule whose every
+        time has passed, just before the last, so that planning can run it within its grace or record it MISSED. A
+        changed schedule first bears what the old one owes up to now (a Once that gets another time owes nothing, and
+        its run goes unless it has started); then runs that wait for their chosen time become the new version's, decided
+        anew, or are deleted where it has no such slot. A run that waits for a retry goes on under the new version where
+        nothing of it has succeeded and the change is immediate. All others keep the version they were born under.
+        `update` says how changes take effect, None as each job says: *immediate* is this; *graceful* leaves the next
+        slot after now, or all before a moment, to the version before, with its windows and tasks; *windowed* leaves
+        runs born ahead beyond the horizon as they are.
 
         `expected` maps names to the version the caller read (0: must not exist). Raises VersionConflict with both
         versions, NamespaceConflict, InvalidDefinition (unknown dependency, pool or role, payload that is not JSON, the
-        same name twice), DependencyCycle, PrincipalNotFound (no such owner).
+        same name twice), DependencyCycle, PrincipalNotFound (no such owner), and but for `source="code"` InvalidTime (a
+        job is given a schedule whose every time is older than its grace).
         """
 
     async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[Declared, ...]:
@@ -244,7 +265,8 @@ class Store(Protocol):
 
     async def reschedule(self, name: str, at: datetime, *, by: str = "local") -> datetime:
         """Moves the job's next slot (the first after its cursor) to `at` and returns the slot's nominal time; nothing
-        else moves. Raises JobNotFound, InvalidInput where the job has no next slot."""
+        else moves. Raises JobNotFound, InvalidInput where the job has no next slot, InvalidTime where `at` is older
+        than its grace."""
 
     async def admit(self, requests: Sequence[Admission]) -> tuple[Admitted, ...]:
         """Bears runs people ask for. The overlap policy speaks, pause and dependencies don't; no cursor moves.
@@ -274,13 +296,21 @@ class Store(Protocol):
     async def describe(self, node: UUID, details: Mapping[str, Any]) -> None:
         """Replaces what a live node said of itself when it joined. What is not alive is left alone."""
 
-    async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
+    async def heartbeat(
+        self, node: UUID, known: Mapping[str, int], working: Collection[ThreadKey] | None = None
+    ) -> Pulse:
         """Raises the node's counter by one and compares the rows it owns with `known` (run id to fence): rows it does
         not know are released as never started (no try is counted), runs it no longer owns are told as lost. Call it
-        after every lost connection, before anything else."""
+        after every lost connection, before anything else. `working` are the attempts whose code still works on the
+        node: of threads that the catalog takes to work there, all others have ended. None says nothing of them."""
+
+    async def end_threads(self, node: UUID, ended: Collection[ThreadKey]) -> int:
+        """Threads of the node that outlived their attempts have ended: runs that waited to be tried again may start,
+        and what lines up behind the threads is handed over. Returns how many the catalog knew of."""
 
     async def leave(self, node: UUID) -> int:
-        """Releases what the node still owns, marks it STOPPED, gives its lock back; returns how many were released."""
+        """Releases what the node still owns, marks it STOPPED, gives its lock back; returns how many were released. Its
+        threads count no longer."""
 
     async def plan(self, limit: int = 500, start: Capacity | None = None) -> Planned:
         """Lets due jobs bear their runs: up to `limit` jobs whose `wake_at` has come, the longest waiting first.
@@ -337,24 +367,50 @@ class Store(Protocol):
     async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
         """Takes the runs of an incarnation that is judged dead, if its counter is still `counter`: attempts end LOST,
         runs go back to PENDING, or end FAILED_STALE (at most once) or FAILED (lost too often). Its row becomes DEAD, so
-        that nothing it writes counts. Returns how many runs were taken, 0 where the node turned out to live."""
+        that nothing it writes counts, and its threads count no longer. Returns how many runs were taken, 0 where the
+        node turned out to live."""
 
     async def reap(self, limit: int = 500) -> int:
         """Looks at RUNNING runs: one past its execution timeout is asked to stop; one that was asked and did not stop
         within `cancel_grace` is ended with a raised fence, FAILED_STALE where time was the reason, else
-        CANCELLED("abandoned"), and hands over. Returns how many it ended."""
+        CANCELLED("abandoned"), and hands over. Where its owner lives, its threads are taken to work until the owner
+        says otherwise by `heartbeat`. Returns how many it ended."""
 
     async def sweep(self, limit: int = 500, *, handler_grace: timedelta = HANDLER_GRACE) -> int:
         """Finds what no hand-over reached: QUEUED runs with nothing before them, runs whose dependencies are met or
-        whose wait is over, Once jobs that are done. Returns how many it moved. In a healthy catalog that is 0.
+        whose wait is over, Once jobs that are done, threads whose node is gone. Returns how many it moved. In a healthy
+        catalog that is 0. Forgets hooks that no node had for seven days, and ends that waited as long for one.
 
-        A run of an earlier version that needs a handler which no live node has had for `handler_grace`, and which the
-        job's present version does not name, goes on under the present version (`core.move`), or ends FAILED("handler
-        gone") and hands over. Where a live node has not reported all of its handlers, nothing counts as gone."""
+        A run of an earlier version that waits, whatever for, and needs a handler which no live node has had for
+        `handler_grace`, and which the job's present version does not name, goes on under the present version
+        (`core.move`), or ends FAILED("handler gone") and hands over. A run that waits for its task's registration, or
+        for a thread of its own, is left alone. Where a live node has not reported all of its handlers, nothing counts
+        as gone."""
 
     async def retain(self, older_than: timedelta, limit: int = 5000) -> int:
         """Deletes up to `limit` ended runs whose end lies further back, with all that hangs on them. Cursors,
         tombstones and audit rows stay. Returns how many; call again while it is `limit`."""
+
+    # ---- hooks ---------------------------------------------------------------------------------------------------
+
+    async def register_hooks(self, hooks: Sequence[Hook]) -> None:
+        """Remembers hooks, or that they are still there. From then on the transaction that ends a run, by whatever
+        verb, writes a notice for each hook that asks for its job and state."""
+
+    async def drop_hooks(self, hook_ids: Sequence[str]) -> None:
+        """Forgets hooks, and what waits to be delivered to them."""
+
+    async def hooks(self) -> tuple[HookRecord, ...]:
+        """Every hook that is remembered, by its id, with how much waits for it."""
+
+    async def claim_notices(
+        self, node: UUID, hook_ids: Sequence[str], *, held: Sequence[int] = (), limit: int = 100
+    ) -> tuple[Notice, ...]:
+        """Gives a live node up to `limit` ends to deliver to these hooks, the oldest first: those that no live node has
+        taken, and those that it took itself and does not name in `held` (an answer that got lost)."""
+
+    async def delete_notices(self, node: UUID, numbers: Sequence[int]) -> int:
+        """Ends what the node has delivered; returns how many of these were its own."""
 
     async def write_output(self, chunks: Sequence[OutputChunk]) -> None:
         """Appends output; a chunk that is there already is left alone."""
@@ -400,6 +456,9 @@ class Store(Protocol):
 
     async def nodes(self) -> tuple[NodeRecord, ...]:
         """Every incarnation that is not STOPPED, with whether its lock is free and how many runs it owns."""
+
+    async def threads(self, limit: int = 1000) -> tuple[ThreadRecord, ...]:
+        """Threads that work although their attempt has ended, those of the oldest run first."""
 
     async def read_output(self, attempt_id: str) -> str:
         """All an attempt printed; empty where nothing was kept."""

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from horae.core import ids
 from horae.core.lifecycle import AttemptState, JobState, RunState, TaskState
 from horae.core.report import AttemptRow, RunRow, TaskRow
 from horae.store.driver import Row
 from horae.store.operating import run_not_found
-from horae.store.records import Claim, Definition, History, JobRecord, Passed, RunRecord, Totals
+from horae.store.records import Claim, Definition, History, JobRecord, RunRecord, ThreadRecord, Totals
 from horae.store.rows import JobRow, moment, optional_json, optional_moment, run_record, to_json, uuid_of
 from horae.store.work import Work
 
@@ -117,43 +118,36 @@ async def history(work: Work, run_id: str) -> History:
     compiled = await work.cache.one(work.transaction, job_uuid, columns[_VERSION - 1])
     record = _run_record(work, job_uuid, tuple(columns))
     attempts: dict[int, list[AttemptRow]] = {}
-    uuids = dict(enumerate(compiled.task_uuids))
-    for position, attempt, state, started, ended, error in await work.transaction.rows("read_attempts", run=number):
-        task_run = ids.task_run_id(run_id, uuids[position])
+    rows = await work.transaction.rows("read_tasks", run=number)
+    # By the names that the run has: its definition may not be readable any more.
+    task_runs = {row[0]: ids.task_run_id(run_id, ids.task_uuid(UUID(job_uuid), row[1])) for row in rows}
+    for position, attempt, state, started, ended, error, trace in await work.transaction.rows(
+        "read_attempts", run=number
+    ):
+        if position not in task_runs:
+            continue
         row = AttemptRow(
-            ids.attempt_id(task_run, attempt),
+            ids.attempt_id(task_runs[position], attempt),
             attempt,
             AttemptState(state),
             optional_moment(started),
             optional_moment(ended),
             error,
+            trace,
         )
         attempts.setdefault(position, []).append(row)
     tasks, results = [], {}
-    for position, name, state, reason, cancelled_by, result in await work.transaction.rows("read_tasks", run=number):
-        failure = compiled.definition.task_settings[position].failure
+    settings = dict(enumerate(compiled.definition.task_settings))
+    for position, name, state, reason, cancelled_by, result in rows:
+        failure = settings.get(position, compiled.settings).failure
         tries = tuple(attempts.get(position, ()))
-        task_run = ids.task_run_id(run_id, uuids[position])
         value = optional_json(result)
-        tasks.append(TaskRow(task_run, name, TaskState(state), failure, tries, cancelled_by, reason, value))
+        tasks.append(TaskRow(task_runs[position], name, TaskState(state), failure, tries, cancelled_by, reason, value))
         if result is not None:
             results[name] = value
     return History(
         _report_row(record, compiled.settings.mode, compiled.settings.failure), tuple(tasks), record, results
     )
-
-
-async def passed(work: Work) -> tuple[Passed, ...]:
-    """The runs that this transaction wrote the end of without anybody's having run them, in order."""
-    found = list(work.born_ended)
-    if work.ended_unstarted:
-        await work.flush()
-        rows = await work.transaction.rows("ended_runs", runs=sorted(set(work.ended_unstarted)))
-        await work.cache.load(work.transaction, [(row[0], row[1]) for row in rows])
-        for job_uuid, version, state, count, reason, is_recovery in rows:
-            name = work.cache[job_uuid, version].definition.name
-            found.append(Passed(name, RunState(state), count, reason, bool(is_recovery)))
-    return tuple(sorted(found, key=lambda each: each.order))
 
 
 async def previous_starts(work: Work, claims: Sequence[Claim]) -> dict[str, datetime]:
@@ -177,6 +171,14 @@ async def previous_starts(work: Work, claims: Sequence[Claim]) -> dict[str, date
         if started is not None:
             found |= dict.fromkeys(run_ids[place], moment(started))
     return found
+
+
+async def threads(work: Work, limit: int) -> tuple[ThreadRecord, ...]:
+    rows = await work.transaction.rows("list_threads", limit=limit)
+    return tuple(
+        ThreadRecord(ids.RUN + uuid, job, task, number, node, name, moment(since), pool)
+        for uuid, job, task, number, node, name, since, pool in rows
+    )
 
 
 async def totals(work: Work) -> Totals:
@@ -204,4 +206,5 @@ def _report_row(record: RunRecord, mode: str, failure: str) -> RunRow:
         record.replay_of,
         record.cancelled_by,
         record.reason,
+        record.replay_reason,
     )

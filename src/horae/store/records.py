@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from horae.core.instant import EPOCH
 from horae.core.lifecycle import AttemptState, JobState, RunState
+from horae.core.liveness import SILENCE
 from horae.core.needs import reported
 from horae.core.report import RunRow, TaskRow
 from horae.core.schedule import Schedule
@@ -113,6 +114,8 @@ class RunRecord:
     """What exactly it waits for, in words. Stores leave it to services."""
     requires: Requirements | None = None
     """What its version asks for before it may start; None once it has ended."""
+    replay_reason: str | None = None
+    """Why a replay was asked for. `reason` is the outcome's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +191,24 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A run that a planning pass ended, so that no node will ever report it. `count`: how many slots it stands for."""
+    """A run that a verb ended, or put back, while no node had it to report. `count`: how many slots it stands for, from
+    `first` to `covers_to`; None: its own."""
 
     job_name: str
     state: RunState
     count: int
     reason: str | None
     is_recovery: bool
+    run_id: str
+    scheduled_time: datetime
+    first: datetime | None = None
+    elapsed: timedelta | None = None
+    """Since its first start; None where it never started."""
+    covers_to: datetime | None = None
 
     @property
-    def order(self) -> tuple[str, str, str, int, bool]:
-        return self.job_name, self.state, self.reason or "", self.count, self.is_recovery
+    def order(self) -> tuple[str, str, str, datetime, str]:
+        return self.job_name, self.state, self.reason or "", self.scheduled_time, self.run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +216,7 @@ class Planned:
     """What one planning pass did. `claims` are runs born RUNNING for the node that asked; `more`: ask again at once.
 
     `wake_at` is the earliest moment any job or waiting run has to be looked at again; None when there is none. Where
-    there is `more`, that is now. `passed` are the runs born SKIPPED, MISSED or UNSCHEDULABLE, and those that waited and
-    were ended by this pass (deadline, coalesced, superseded, replaced, dependencies), in the order of names, states and
-    reasons.
+    there is `more`, that is now.
     """
 
     now: datetime
@@ -217,7 +225,9 @@ class Planned:
     claims: tuple[Claim, ...]
     wake_at: datetime | None
     more: bool = False
-    passed: tuple[Passed, ...] = ()
+    unreadable: tuple[Definition, ...] = ()
+    """Due jobs, found in this pass, whose definitions cannot be read or whose schedules cannot be asked here: they are
+    left alone, with the reason as their `fault`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +240,10 @@ class Dispatched:
 
 
 class AttemptEnd(NamedTuple):
-    """One attempt's outcome. `result` is JSON text or None; a task that failed has `error` and perhaps a number."""
+    """One attempt's outcome. `result` is JSON text or None; a task that failed has `error` and perhaps a number.
+
+    `traceback` says where it failed; of a program it is the last lines it printed.
+    """
 
     position: int
     number: int
@@ -239,15 +252,41 @@ class AttemptEnd(NamedTuple):
     error_code: int | None = None
     result: str | None = None
     rows_affected: int | None = None
+    traceback: str | None = None
+
+
+class ThreadKey(NamedTuple):
+    """An attempt, as a marker of its thread names it: its run, the place of its task, its number."""
+
+    run_no: int
+    position: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRecord:
+    """A thread that works although its attempt has ended, `since` then."""
+
+    run_id: str
+    job_name: str
+    task_name: str
+    number: int
+    node: str
+    node_name: str | None
+    since: datetime
+    pool: str | None = None
+    """The pool that its run has a place in."""
 
 
 class Settlement(NamedTuple):
     """What a node has to say about one run it owns.
 
     `ends` are the attempts that ended. `stop` ends the run whatever its tasks still say: `cancelled` (the reason goes
-    into the row), or `timeout`. `release` hands the run back: attempts still RUNNING end CANCELLED without counting as
-    tries, and the run goes back to PENDING, or ends CANCELLED where it may be delivered at most once and has started
-    work (`started=True`).
+    into the row), or `timeout`. `release` hands the run back: attempts still RUNNING, and those that `ends` calls
+    CANCELLED, end CANCELLED without counting as tries, and the run goes back to PENDING, or ends CANCELLED where it may
+    be delivered at most once and has started work (`started=True`). `threads` are attempts that have ended, with this
+    or before, while their thread still works: the run counts as under way for its job, and their tasks are not tried
+    again, until `end_threads`.
     """
 
     run_id: str
@@ -257,13 +296,14 @@ class Settlement(NamedTuple):
     stop: str | None = None
     release: bool = False
     started: bool = True
+    threads: tuple[Start, ...] = ()
 
 
 class Settled(NamedTuple):
     """What became of one settlement. `starts` are the attempts to make next, `cancels` the positions to stop.
 
     `wake_at`: the run goes on RUNNING, and one of its tasks waits for a retry that is due then. Its owner says so by a
-    settlement without ends at that time, and is given the attempt in `starts`.
+    settlement without ends at that time, and is given the attempt in `starts`. `reason`: why the run ended so.
     """
 
     run_id: str
@@ -273,6 +313,7 @@ class Settled(NamedTuple):
     cancels: tuple[int, ...] = ()
     park_until: datetime | None = None
     wake_at: datetime | None = None
+    reason: str | None = None
 
 
 class Rows(list[tuple[Any, ...]]):
@@ -346,9 +387,21 @@ class NodeRecord:
         return self.state == "ALIVE" and not self.lock_free
 
     @property
+    def silence(self) -> float:
+        """Seconds after which it may be taken for dead, by its own word. A release that does not say so stands by the
+        default; 0 where the node has said nothing at all."""
+        given = self.details.get("silence", SILENCE if self.details else 0.0)
+        return float(given) if isinstance(given, int | float) else SILENCE
+
+    @property
     def handlers(self) -> frozenset[str] | None:
         """What it has, in the words of `core.needs`; None where it has not said all of it."""
         return reported(self.details)
+
+    @property
+    def sandbox(self) -> str | None:
+        """Why it starts no programs although its configuration allows them."""
+        return self.details.get("sandbox")
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,3 +444,36 @@ class OutputChunk:
     attempt_id: str
     number: int
     text: str
+
+
+class Hook(NamedTuple):
+    """A function that a program wants called with the ends of runs: of one job, or of every job (None).
+
+    `hook_id` is the same on every node of that program. `states` are the terminal states it asks for; None: all, but
+    for slots that a pause skipped.
+    """
+
+    hook_id: str
+    job_name: str | None = None
+    states: frozenset[RunState] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HookRecord:
+    """A hook as the catalog knows it. `waiting` ends have not been delivered to it, the oldest of them since
+    `oldest`."""
+
+    hook: Hook
+    seen_at: datetime
+    waiting: int = 0
+    oldest: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The end of one run, to be delivered to one hook. `count`: how many slots the run stands for."""
+
+    number: int
+    hook_id: str
+    run: RunRow
+    count: int = 1

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from horae.core.custom import loaded
-from horae.core.job import JobSpec
+from horae.core.job import JobSpec, parse_settings
 from horae.core.lifecycle import JobState
+from horae.core.outline import READ_ERRORS
 from horae.core.update import Update
+from horae.errors import Conflict, shown
 from horae.store.defining import Definer
 from horae.store.records import Defined
 from horae.store.rows import JobRow
@@ -50,7 +52,17 @@ async def redefine(
 
 
 async def _kept_defaults(work: Work, job: JobRow, version: int) -> dict[str, Any]:
-    """The scheduler's defaults that a version of the job was defined under."""
+    """The scheduler's defaults that a version of the job was defined under. Raises Conflict where they cannot be
+    read."""
     rows = await work.transaction.rows("read_defaults", job=job.uuid, version=version)
     text = rows[0][0] if rows else None
-    return {} if text is None else dict(json.loads(text))
+    try:
+        kept = {} if text is None else dict(json.loads(text))
+        parse_settings(kept)
+    except READ_ERRORS as error:
+        raise Conflict(
+            f"The defaults that version {version} of job {shown(job.name)} was defined under cannot be read: {error}",
+            hint="Define the whole job anew, or drop it.",
+            details={"name": job.name, "version": version},
+        ) from error
+    return kept

@@ -14,17 +14,20 @@ from horae.core import ids
 from horae.core.access import role_uuid
 from horae.core.declarative import SLEEPING_NOTES, state_before_sleep
 from horae.core.duration import format_duration, parse_duration
-from horae.core.instant import EPOCH, rfc3339
+from horae.core.instant import EPOCH, rfc3339, shifted
 from horae.core.interval import Every, Iso8601
 from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState, RunState
 from horae.core.overlap import ActiveRun
+from horae.core.pause import PauseRow
 from horae.core.schedule import Cron, Once, Schedule, Union
 from horae.core.slot import JobView, defined_late
 from horae.errors import InvalidDefinition, shown
 from horae.store.driver import Row
 from horae.store.records import Definition, Origin, RunRecord
 
+LARGEST_INTEGER = 2**31 - 1
+"""The most that a column or a setting of type integer holds on PostgreSQL."""
 _UNPLACED = (None, None, None)
 
 
@@ -85,7 +88,7 @@ def uuid_of(run_id: str) -> str:
 
 def deadline_at(chosen: datetime, deadline: timedelta | None) -> int | None:
     """The last millisecond at which the run may start: deadlines are compared in whole seconds."""
-    return None if deadline is None else milliseconds((chosen + deadline).replace(microsecond=0)) + 999
+    return None if deadline is None else milliseconds(shifted(chosen, deadline).replace(microsecond=0)) + 999
 
 
 def definition_text(spec: JobSpec) -> str:
@@ -146,8 +149,8 @@ def job_columns(definition: Definition) -> tuple[Any, ...]:
         "UTC" if schedule is None else schedule.timezone,
         "DROP" if drop else "PRESERVE",
         settings.retry.max_retries,
-        parse_duration(settings.retry.interval) // timedelta(seconds=1),
-        None if timeout is None else timeout // timedelta(seconds=1),
+        min(parse_duration(settings.retry.interval) // timedelta(seconds=1), LARGEST_INTEGER),
+        None if timeout is None else min(timeout // timedelta(seconds=1), LARGEST_INTEGER),
         spec.namespace,
         to_json(list(spec.tags)) if spec.tags else None,
         schedule_text(schedule),
@@ -206,14 +209,19 @@ def _schedule_kind(schedule: Schedule | None) -> str:
 
 
 def active_run(row: Row) -> ActiveRun:
-    """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery, is it to be tried again."""
-    uuid, state, scheduled, chosen, waiting_for, is_recovery, begun = row
+    """From `active_runs`: run uuid, state, scheduled, chosen, waiting_for, is_recovery, is it to be tried again, the
+    node on which a thread of it works."""
+    uuid, state, scheduled, chosen, waiting_for, is_recovery, begun, thread = row
     parked, judged = waiting_for == "retry", state == "PENDING" and waiting_for != "window"
     at = moment(scheduled), moment(chosen)
-    return ActiveRun(ids.RUN + uuid, RunState(state), *at, parked, bool(is_recovery), judged, bool(begun))
+    return ActiveRun(
+        ids.RUN + uuid, RunState(state), *at, parked, bool(is_recovery), judged, bool(begun), thread=thread
+    )
 
 
-def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...]) -> JobView:
+def job_view(
+    job: JobRow, definition: Definition, active: tuple[ActiveRun, ...], newest_paused: PauseRow | None = None
+) -> JobView:
     """What planning asks core with. The caller has seen to it that there is a schedule."""
     schedule, own = definition.schedule, definition.spec.schedule
     assert schedule is not None
@@ -230,6 +238,7 @@ def job_view(job: JobRow, definition: Definition, active: tuple[ActiveRun, ...])
         bool(job.first_seen) and own is not None and defined_late(own, moment(job.created_at)),
         active,
         definition.former,
+        newest_paused,
     )
 
 
@@ -320,7 +329,7 @@ def run_record(row: Row) -> RunRecord:
     (
         uuid, name, state, scheduled, chosen, origin, version, fence, created, key, not_before, waiting_for, started,
         completed, owner, reason, is_recovery, covers_from, covers_to, count, replay_of, cancel_at, cancelled_by,
-        retries, error, payload,
+        retries, replay_reason, error, payload,
     ) = row  # fmt: skip
     return RunRecord(
         ids.RUN + uuid,
@@ -349,4 +358,5 @@ def run_record(row: Row) -> RunRecord:
         retries,
         optional_json(payload),
         error,
+        replay_reason=replay_reason,
     )

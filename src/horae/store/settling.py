@@ -10,16 +10,25 @@ from collections.abc import Mapping, Sequence
 
 from horae.core import ids
 from horae.core.access import LOCAL_NAME
+from horae.core.coverage import Span, carried_span, covered_by
 from horae.core.lifecycle import AttemptState, RunState, TaskState
 from horae.core.progress import Advance, Ended, TaskProgress, advance
 from horae.core.trail import run_line, runs_digest
+from horae.core.wait import WaitingFor
+from horae.errors import HoraeError
 from horae.store.definitions import Compiled
 from horae.store.dispatching import task_progress, write_task
 from horae.store.driver import Row
 from horae.store.handover import after_endings
 from horae.store.records import AttemptEnd, Settled, Settlement, Start, Verdict
-from horae.store.rows import milliseconds, moment, to_json
+from horae.store.rows import milliseconds, moment, optional_milliseconds, optional_moment, to_json
 from horae.store.work import RunRow, Work
+
+MOST_SPANS = 1000
+"""Completed runs behind an open span that are looked at when one more completes."""
+
+UNREAD_TASKS = "lost, and its tasks cannot be read"
+"""The reason of a run that ends because its node died and the catalog's rows of its tasks make no sense."""
 
 
 def plain_definitions(settlements: Sequence[Settlement], claimed: Mapping[int, Compiled]) -> list[Compiled] | None:
@@ -30,7 +39,14 @@ def plain_definitions(settlements: Sequence[Settlement], claimed: Mapping[int, C
     found = []
     for each in settlements:
         compiled = claimed.get(each.run_no)
-        if compiled is None or not compiled.settles_plain or len(each.ends) != 1 or each.release or each.stop:
+        if (
+            compiled is None
+            or not compiled.settles_plain
+            or len(each.ends) != 1
+            or each.release
+            or each.stop
+            or each.threads
+        ):
             return None
         end = each.ends[0]
         if end.position != 0 or end.state != "SUCCESS":
@@ -60,8 +76,8 @@ class Settler:
         runs: list[Row] = []
         tasks: list[Row] = []
         attempts: list[Row] = []
-        for _, run_no, fence, ends, _, _, _ in settlements:
-            _, attempt, _, _, _, result, affected = ends[0]
+        for _, run_no, fence, ends, *_ in settlements:
+            _, attempt, _, _, _, result, affected, _ = ends[0]
             runs.append((run_no, node, fence, now, affected))
             tasks.append((run_no, attempt, now, result))
             attempts.append((run_no, attempt, now))
@@ -71,7 +87,7 @@ class Settler:
 
         def audit() -> None:
             settled, completed, lines = Verdict.SETTLED, RunState.COMPLETED, []
-            for run_id, run_no, fence, _, _, _, _ in settlements:
+            for run_id, run_no, fence, *_ in settlements:
                 lines.append((run_no, run_line(run_no, run_id[4:], "COMPLETED", fence, now)))
                 answers.append(Settled(run_id, settled, completed))
             self._audit_executed(lines, *((jobs[0], settlements[0].run_id[4:]) if wanted == 1 else (None, None)))
@@ -133,11 +149,13 @@ class Settler:
 
     async def _settle(self, each: Settlement, run: RunRow, tasks: list[TaskProgress]) -> Settled:
         compiled = self.work.cache[run.job_uuid, run.version]
+        for thread in each.threads:
+            self.work.write("insert_threads", (run.run_no, *thread, run.job_uuid, self.node, self.work.now))
         if each.release:
             return await self._release(run, compiled, tasks, each)
         stop = each.stop or (run.cancel_reason if run.cancel_requested_at is not None else None)
-        ends = [Ended(end.position, end.number, AttemptState(end.state)) for end in each.ends]
-        step = self._advance(run, compiled, tasks, ends, stop=stop)
+        ends = [Ended(end.position, end.number, AttemptState(end.state), end.error) for end in each.ends]
+        step = self._advance(run, compiled, tasks, ends, threads=each.threads, stop=stop)
         return self.apply(run, step, each.ends)
 
     def _advance(
@@ -147,6 +165,7 @@ class Settler:
         tasks: list[TaskProgress],
         ends: Sequence[Ended],
         *,
+        threads: Sequence[Start] = (),
         stop: str | None = None,
         release: bool = False,
         start: bool = True,
@@ -167,6 +186,7 @@ class Settler:
             ends,
             self.work.moment,
             spared=definition.spared,
+            held={thread.position for thread in threads},
             attempt_ids=attempt_ids,
             stop=stop,
             release=release,
@@ -180,8 +200,8 @@ class Settler:
         results = {end.position: end.result for end in told if end.state == "SUCCESS"}
         for end in step.ends:
             detail = by_attempt.get((end.position, end.number))
-            code, error = (None, None) if detail is None else (detail.error_code, detail.error)
-            work.write("end_attempts", (run.run_no, end.position, end.number, str(end.state), work.now, code, error))
+            said = (None, None, None) if detail is None else (detail.error_code, detail.error, detail.traceback)
+            work.write("end_attempts", (run.run_no, end.position, end.number, str(end.state), work.now, *said))
         for task in step.tasks:
             write_task(work, run.run_no, task, results.get(task.position) if task.state is TaskState.SUCCESS else None)
         for position, number in step.starts:
@@ -192,11 +212,11 @@ class Settler:
         starts = tuple(Start(position, number) for position, number in step.starts)
         if step.outcome is not None:
             self._end(run, step.outcome, step.reason, told)
-            return Settled(run.run_id, Verdict.SETTLED, step.outcome)
+            return Settled(run.run_id, Verdict.SETTLED, step.outcome, reason=step.reason)
         if step.park_until is not None:
             until = milliseconds(step.park_until)
-            waits = None if lost and until <= work.now else "retry"
-            self._park(run, until, waits)
+            waits = None if lost and until <= work.now else WaitingFor.RETRY
+            self._park(run, until, WaitingFor.PREVIOUS_RUN if step.for_thread else waits)
             return Settled(run.run_id, Verdict.SETTLED, RunState.PENDING, park_until=step.park_until)
         wake_at = None if step.wake_at is None else moment(milliseconds(step.wake_at))
         return Settled(run.run_id, Verdict.SETTLED, RunState.RUNNING, starts, step.cancels, wake_at=wake_at)
@@ -204,8 +224,8 @@ class Settler:
     async def _release(self, run: RunRow, compiled: Compiled, tasks: list[TaskProgress], each: Settlement) -> Settled:
         """Hands a run back as if it had not been tried, or ends it where it may not be tried again."""
         stop = each.stop or (run.cancel_reason if run.cancel_requested_at is not None else None)
-        ends = [Ended(end.position, end.number, AttemptState(end.state)) for end in each.ends]
-        step = self._advance(run, compiled, tasks, ends, stop=stop, release=True)
+        ends = [Ended(end.position, end.number, AttemptState(end.state), end.error) for end in each.ends]
+        step = self._advance(run, compiled, tasks, ends, threads=each.threads, stop=stop, release=True)
         if step.outcome is not None:
             return self.apply(run, step, each.ends)
         answer = self.apply(run, Advance(step.tasks, step.ends), each.ends)
@@ -213,12 +233,19 @@ class Settler:
             await self.work.flush()
             self.work.end_unstarted(run.run_no, RunState.CANCELLED, "released")
             self.ended.append((run, RunState.CANCELLED, "released"))
-            return answer._replace(state=RunState.CANCELLED)
-        self._park(run, self.work.now, None)
+            return answer._replace(state=RunState.CANCELLED, reason="released")
+        self._park(run, self.work.now, WaitingFor.PREVIOUS_RUN if step.for_thread else None)
         return answer._replace(state=RunState.PENDING)
 
-    def lost(self, run: RunRow, compiled: Compiled, tasks: list[TaskProgress]) -> Settled:
-        """Takes a run from a node that is gone: its attempts are LOST, and core says whether it may be tried again."""
+    def lost(self, run: RunRow, compiled: Compiled, tasks: list[TaskProgress] | None) -> Settled:
+        """Takes a run from a node that is gone: its attempts are LOST, and core says whether it may be tried again.
+
+        Where its tasks cannot be read (None), it ends: it must not stand in the way of the node's other runs.
+        """
+        if tasks is None:
+            self.work.end_unstarted(run.run_no, RunState.FAILED_STALE, UNREAD_TASKS, fence_up=True, lost=True)
+            self.ended.append((run, RunState.FAILED_STALE, UNREAD_TASKS))
+            return Settled(run.run_id, Verdict.SETTLED, RunState.FAILED_STALE, reason=UNREAD_TASKS)
         ends = [
             Ended(task.position, task.attempts, AttemptState.LOST) for task in tasks if task.state is TaskState.RUNNING
         ]
@@ -251,12 +278,14 @@ class Settler:
     def _data(self, run: RunRow, told: Sequence[AttemptEnd]) -> str | None:
         """What SQL answered, if that is what ended the run: `result_data`. Other results are their task's."""
         tasks = self.work.cache[run.job_uuid, run.version].definition.spec.tasks
-        answers = (end.result for end in told if tasks[end.position].kind in ("SQL", "PROCEDURE"))
+        of_catalog = {place for place, task in enumerate(tasks) if task.kind in ("SQL", "PROCEDURE")}
+        answers = (end.result for end in told if end.position in of_catalog)
         return next((answer for answer in answers if answer is not None), None)
 
     def _park(self, run: RunRow, until: int, waiting_for: str | None) -> None:
         compiled = self.work.cache[run.job_uuid, run.version]
-        self.work.write("park_runs", (run.run_no, until, waiting_for, self.work.now, compiled.requires))
+        unread = compiled.definition.fault is not None
+        self.work.write("park_runs", (run.run_no, until, waiting_for, self.work.now, compiled.requires, unread))
         if compiled.settings.retry.max_retries is None:
             # Such a run no longer stands before anybody while it waits.
             self._parked.append(run.job_uuid)
@@ -290,10 +319,33 @@ class Settler:
 
     async def _cover(self) -> None:
         """Remembers how far COMPLETED runs cover, for jobs whose recovery compresses. One that somebody triggered has
-        no slot, and covers none."""
+        no slot, and covers none; nor does a replay of some tasks, whose others may have failed."""
+        work = self.work
+        carried: dict[str, list[Span]] = {}
         for run, state, _ in self.ended:
-            compiled = self.work.cache[run.job_uuid, run.version]
-            covers = state is RunState.COMPLETED and run.origin != "TRIGGER"
+            compiled = work.cache[run.job_uuid, run.version]
+            covers = state is RunState.COMPLETED and run.origin != "TRIGGER" and run.only_tasks is None
             if covers and compiled.settings.recovery == "compressed":
-                self.work.write("cover_jobs", (run.job_uuid, run.covers_to or run.scheduled_time))
-        await self.work.flush()
+                found = _carried(compiled, run.scheduled_time, run.covers_from, run.covers_to)
+                carried.setdefault(run.job_uuid, []).extend(found)
+        if not carried:
+            return
+        await work.flush()
+        for job in await work.lock_rows(sorted(carried)):
+            # Runs that completed before those that they follow are found again once those have.
+            after = ids.schedule_key(moment(job.covered_until or 0))
+            rows = await work.transaction.rows("completed_after", job=job.uuid, key=after, limit=MOST_SPANS)
+            await work.cache.load(work.transaction, sorted({(job.uuid, row[0]) for row in rows}))
+            found = [span for row in rows for span in _carried(work.cache[job.uuid, row[0]], *row[1:])]
+            covered = covered_by(optional_moment(job.covered_until), carried[job.uuid] + found)
+            work.write("cover_jobs", (job.uuid, optional_milliseconds(covered)))
+        await work.flush()
+
+
+def _carried(compiled: Compiled, slot: int, covers_from: int | None, covers_to: int | None) -> list[Span]:
+    """What a run carries; nothing where its schedule cannot be asked here: its span then stays owed."""
+    try:
+        span = carried_span(compiled.schedule, moment(slot), optional_moment(covers_from), optional_moment(covers_to))
+    except HoraeError:
+        return []
+    return [span]

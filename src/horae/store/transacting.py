@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from horae.core.custom import Schedules
 from horae.store.definitions import DefinitionCache
 from horae.store.driver import Driver
+from horae.store.passed import collect_passed
+from horae.store.records import Passed
 from horae.store.work import Work
+
+Listener = Callable[[Sequence[Passed]], None]
 
 
 class Transacting:
@@ -19,6 +23,7 @@ class Transacting:
         self.driver = driver
         self._cache = DefinitionCache(find)
         self._unplannable: set[str] = set()
+        self._listener: Listener | None = None
 
     @asynccontextmanager
     async def _work(self, *, write: bool = True) -> AsyncIterator[Work]:
@@ -27,11 +32,23 @@ class Transacting:
             async with self.driver.transaction(write=write) as transaction:
                 work = Work(transaction, self._cache)
                 yield work
+                await self._collect(work)
                 work.finish()
         except BaseException:
             if work is not None:
                 work.unlearn()
             raise
+        self._tell(work)
+
+    async def _collect(self, work: Work) -> None:
+        """Before the commit; nothing is asked where nobody listens."""
+        if self._listener is not None and work.ended_unstarted:
+            await collect_passed(work)
+
+    def _tell(self, work: Work) -> None:
+        """After the commit."""
+        if self._listener is not None and work.passed:
+            self._listener(sorted(work.passed, key=lambda each: each.order))
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[Work]:

@@ -25,6 +25,7 @@ __all__ = [
     "HIDDEN",
     "HIDDEN_COLUMNS",
     "AuditRow",
+    "ClosedSpan",
     "Identity",
     "RoleRecord",
     "SealRow",
@@ -119,6 +120,23 @@ class SettledRun(NamedTuple):
     state: str
     fence: int
     completed_at: int | None
+
+
+class ClosedSpan(NamedTuple):
+    """How the row of a pause stands, by what a SPAN_CLOSED row says of it."""
+
+    run_no: int
+    run_uuid: str
+    state: str
+    covers_from: int | None
+    covers_to: int | None
+    covers_count: int
+
+    @property
+    def told(self) -> dict[str, int | None]:
+        """The details of its SPAN_CLOSED row; the row's outcome is the state."""
+        covered = {"covers_from": self.covers_from, "covers_to": self.covers_to, "covers_count": self.covers_count}
+        return {"run_no": self.run_no, **covered}
 
 
 class Vault(Protocol):
@@ -274,16 +292,20 @@ class Vault(Protocol):
     async def ended_runs(self, uuids: Sequence[str]) -> tuple[SettledRun, ...]:
         """The same by uuid: rows JOB_FAILED and JOB_CANCELLED are about one run each, whose state is their outcome."""
 
+    async def closed_spans(self, numbers: Sequence[int]) -> tuple[ClosedSpan, ...]:
+        """The rows of pauses that are still kept, by number: rows SPAN_CLOSED are about one each."""
+
     async def job_of_attempt(self, attempt_id: str) -> str | None:
         """The job that an attempt which printed something was of; None where there is no such attempt, or job."""
 
     # ---- reading by SQL, and several verbs at once -----------------------------------------------------------------
 
-    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0) -> Rows:
+    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0, own: bool = False) -> Rows:
         """Runs one SELECT over `sys.*` that cannot write, whatever it says: at most `most` rows (`Rows.cut` tells where
         there were more), no longer than `seconds`. Password hashes, tokens, sessions and secrets cannot be read. Raises
         InvalidInput for anything else than one SELECT, for what may not be read, and with the database's own words
-        for what it does not understand."""
+        for what it does not understand. `own`: the text is Horae's, or that of a person who opened the store. It needs
+        no right of the database that Horae does not have."""
 
     def together(self) -> AbstractAsyncContextManager[Store]:
         """A store whose verbs are all one transaction: committed when the block ends, undone when it raises.

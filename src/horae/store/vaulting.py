@@ -10,12 +10,12 @@ from horae.core import ids
 from horae.core.access import Grant, Principal
 from horae.core.job import JobSpec
 from horae.core.update import Update
-from horae.store import granting, holding, sealing
+from horae.store import granting, holding, pause, sealing
 from horae.store.operating import locked_job
 from horae.store.records import Defined, Rows
 from horae.store.redefining import redefine
 from horae.store.transacting import Transacting
-from horae.store.vault import AuditRow, RoleRecord, SealRow, SecretRecord, SettledRun, UserRecord
+from horae.store.vault import AuditRow, ClosedSpan, RoleRecord, SealRow, SecretRecord, SettledRun, UserRecord
 
 
 class Vaulted(Transacting):
@@ -200,10 +200,14 @@ class Vaulted(Transacting):
         async with self._work(write=False) as work:
             return await sealing.ended_runs(work, list(uuids))
 
+    async def closed_spans(self, numbers: Sequence[int]) -> tuple[ClosedSpan, ...]:
+        async with self._work(write=False) as work:
+            return await pause.closed_spans(work, list(numbers))
+
     # ---- reading by SQL ----------------------------------------------------------------------------------------------
 
-    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0) -> Rows:
-        return await self.driver.select(sql, most, seconds)
+    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0, own: bool = False) -> Rows:
+        return await self.driver.select(sql, most, seconds, own)
 
     async def job_of_attempt(self, attempt_id: str) -> str | None:
         async with self._reading() as work:

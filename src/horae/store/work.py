@@ -6,7 +6,8 @@ flushes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -26,15 +27,18 @@ TERMINAL_BIRTHS = frozenset({RunState.SKIPPED, RunState.MISSED, RunState.UNSCHED
 
 
 Active = dict[str, tuple[int, ActiveRun, bool]]
-"""A job's runs that have not ended, by run id: number, what core has to know, whether it waits for other jobs."""
+"""A job's runs that have not ended, or whose thread still works, by run id: number, what core has to know, whether it
+waits for other jobs."""
 
 
 class Handlers(NamedTuple):
     """What nodes have. `live` is None where that is not known, so that nothing can be missing."""
 
     live: frozenset[str] | None
-    ended: Sequence[tuple[int, frozenset[str]]]
-    """Of nodes that ended: when, and what they had."""
+    ended: Sequence[tuple[int, frozenset[str] | None]]
+    """Of nodes that ended: when, and what they had; None where that is not known."""
+    since: int
+    """When the oldest of the live nodes joined."""
 
 
 class RunRow(NamedTuple):
@@ -76,13 +80,22 @@ class Work:
         self.cache = cache
         self.now = transaction.now
         self.moment: datetime = moment(transaction.now)
+        self.as_of = transaction.now
+        """The moment that changes count from: before now only for a request that was written earlier."""
+        self.pauses = False
+        """Whether that request pauses its job, or one after it that is open too does."""
         self.claims: list[Claim] = []
         self.numbers: list[int] = []
         self.started: list[tuple[int, Compiled]] = []
-        self.born_ended: list[Passed] = []
+        self.passed: list[Passed] = []
+        """What became of runs in this transaction that no node will report, as far as it is known without asking."""
         self.ended_unstarted: list[int] = []
+        self.reported: frozenset[int] = frozenset()
+        """Runs whose owner hears of their end by the answer, and reports it."""
         self.handlers: Handlers | None = None
         """What nodes have, once somebody has looked."""
+        self.careful = False
+        """Whether a key was found taken, so that each is looked for before it is used."""
         self._writes: dict[str, list[Row]] = {}
         self._learnt: list[tuple[str, int]] = []
 
@@ -120,6 +133,26 @@ class Work:
         writes, self._writes = self._writes, {}
         assert not writes or writes.keys() <= _PLACES, f"statements without a place: {writes.keys() - _PLACES}"
         return [(statement, writes[statement]) for statement in _ORDER if statement in writes]
+
+    @asynccontextmanager
+    async def part(self) -> AsyncIterator[None]:
+        """A part of the transaction that is all or nothing: where its block raises, what it wrote is undone."""
+        await self.flush()
+        numbers, learnt = list(self.numbers), len(self._learnt)
+        passed, ended = len(self.passed), len(self.ended_unstarted)
+        await self.transaction.rows("begin_part")
+        try:
+            yield
+            await self.flush()
+        except Exception:
+            self._writes.clear()
+            self.numbers[:] = numbers
+            del self.passed[passed:], self.ended_unstarted[ended:]
+            self.unlearn(learnt)
+            await self.transaction.rows("undo_part")
+            await self.transaction.rows("end_part")
+            raise
+        await self.transaction.rows("end_part")
 
     async def reserve(self, count: int) -> None:
         """Makes sure that `count` runs can be numbered."""
@@ -199,7 +232,19 @@ class Work:
         )
         if terminal:
             name = compiled.definition.spec.name
-            self.born_ended.append(Passed(name, state, birth.count, birth.reason, birth.is_recovery))
+            self.passed.append(
+                Passed(
+                    name,
+                    state,
+                    birth.count,
+                    birth.reason,
+                    birth.is_recovery,
+                    ids.RUN + uuid,
+                    birth.scheduled_time,
+                    _first_of(compiled, birth),
+                    covers_to=birth.covers_to,
+                )
+            )
         if birth.decision is not None:
             self._window(number, birth.decision)
         if start is not None:
@@ -282,7 +327,7 @@ class Work:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     async def active(self, job_uuids: Sequence[str]) -> dict[str, Active]:
-        """Runs of these jobs that have not ended, by job."""
+        """Runs of these jobs that have not ended, or whose thread still works, by job."""
         await self.flush()
         found: dict[str, Active] = {}
         for job_uuid, number, *row in await self.transaction.rows("active_runs", jobs=list(job_uuids)):
@@ -314,33 +359,48 @@ class Work:
         self._learnt.append((job_uuid, definition.version))
         return self.cache.put(job_uuid, definition)
 
-    def unlearn(self) -> None:
+    def unlearn(self, since: int = 0) -> None:
         """Forgets them, for they were not committed: another process may give that version another meaning."""
-        for key in self._learnt:
+        for key in self._learnt[since:]:
             self.cache.known.pop(key, None)
+        del self._learnt[since:]
 
     def definition(self, job: JobRow) -> Compiled:
         return self.cache[job.uuid, job.version]
 
 
+def _first_of(compiled: Compiled, birth: Birth) -> datetime | None:
+    """The first of the slots that a birth stands for; None where it is the only one."""
+    if birth.count == 1 or birth.covers_from is None or compiled.schedule is None:
+        return None
+    return compiled.schedule.next(birth.covers_from)
+
+
 _ORDER = (
     "delete_runs",
     "end_runs",
+    "suspect_threads",
     "end_open_attempts",
     "end_open_tasks",
     "finish_runs",
     "move_runs",
     "park_runs",
+    "recover_runs",
     "ready_runs",
     "queue_runs",
     "wait_runs",
     "request_cancels",
+    "forget_expiry",
     "insert_runs",
+    "name_paused",
+    "grow_spans",
+    "note_replays",
     "insert_started_runs",
     "start_runs",
     "update_task_runs",
     "insert_task_runs",
     "end_attempts",
+    "insert_threads",
     "insert_attempts",
     "insert_windows",
     "count_retries",

@@ -88,6 +88,11 @@ async def every_run(store: Store) -> tuple[RunRecord, ...]:
     return await store.runs(limit=_ALL)
 
 
+def tallied(run: RunRecord) -> int:
+    """A row of a pause counts once, for it grows."""
+    return 1 if run.reason == "paused" else run.count
+
+
 def sees(seen: Seen | None, jobs: dict[str, JobRecord], name: str) -> bool:
     return seen is None or (name in jobs and (jobs[name].owner == seen.owner or name in seen.jobs))
 
@@ -274,6 +279,27 @@ class RunListContract(Contract):
         assert len(lengths) > 5
 
     @scenario
+    async def test_runs_are_found_by_the_beginning_of_their_ids(self, scene: Scene) -> None:
+        store = await busy(scene)
+        jobs, runs = {each.name: each for each in await store.jobs()}, await every_run(store)
+        sizes = set()
+        for run, digits, seen in product(runs[:40], (1, 2, 8, 11, 36), (None, GRANTED, NOBODY)):
+            beginning = run.run_id[: len(ids.RUN) + digits]
+            wanted = [
+                each.run_id for each in runs if each.run_id.startswith(beginning) and sees(seen, jobs, each.job_name)
+            ]
+            asked = RunsAsked(beginning=beginning, seen_by=seen, limit=_ALL)
+            assert [each.run_id for each in await store.list_runs(asked)] == wanted
+            plain = replace(asked, beginning=beginning.removeprefix(ids.RUN).replace("-", "").upper())
+            assert [each.run_id for each in await store.list_runs(plain)] == wanted
+            sizes.add(min(len(wanted), 2))
+        assert sizes == {0, 1, 2}
+        assert await store.list_runs(RunsAsked(beginning=runs[0].run_id, job="no such job")) == ()
+        for wrong in ("", "occ_", "occ_xyz", "run_1a", "attempt_1a", "yesterday", "1" * 33):
+            with raises(InvalidIdentifier):
+                await store.list_runs(RunsAsked(beginning=wrong))
+
+    @scenario
     async def test_a_page_after_a_run_that_is_none_is_refused(self, scene: Scene) -> None:
         with raises(RunNotFound):
             await kept(scene).list_runs(RunsAsked(before=ids.RUN + "00000000-0000-4000-8000-000000000000"))
@@ -289,7 +315,7 @@ class RunListContract(Contract):
             counted: Counter[Any] = Counter()
             for run in runs:
                 if run.job_name == name and since <= run.scheduled_time < until:
-                    counted[since + (run.scheduled_time - since) // step * step, run.state] += run.count
+                    counted[since + (run.scheduled_time - since) // step * step, run.state] += tallied(run)
             wanted = tuple(Tally(when, state, count) for (when, state), count in sorted(counted.items()))
             assert await store.tally(since, until, step, job=name, seen_by=seen) == wanted
         assert max(run.count for run in runs if run.job_name == "delta") > 10
@@ -305,7 +331,7 @@ class RunListContract(Contract):
             counted: Counter[Any] = Counter()
             for run in runs:
                 if run.completed_at and since <= run.completed_at < until and sees(seen, jobs, run.job_name):
-                    counted[since + (run.completed_at - since) // step * step, run.state] += run.count
+                    counted[since + (run.completed_at - since) // step * step, run.state] += tallied(run)
             wanted = tuple(Tally(when, state, count) for (when, state), count in sorted(counted.items()))
             assert await store.tally(since, until, step, seen_by=seen) == wanted
             assert bool(wanted) == (seen is not NOBODY)

@@ -30,6 +30,7 @@ from horae.store.port import (
     History,
     JobRecord,
     Origin,
+    Passed,
     Planned,
     RunRecord,
     Settled,
@@ -114,8 +115,10 @@ class Scene:
         self.clock = clock
         self._contract = contract
         self._peers: list[Store] = []
+        self._passed: list[Passed] = []
 
     async def begin(self) -> None:
+        self.store.observe(self._passed.extend)
         await self.store.open()
         await self.store.join(NODE)
 
@@ -188,6 +191,11 @@ class Scene:
         return await self.admit(name, Origin.TRIGGER, key=key, **options)
 
     # ---- looks ---------------------------------------------------------------------------------------------------
+
+    def passed(self) -> list[Passed]:
+        """What the store has told, since the last time, of runs that no node reports."""
+        found, self._passed[:] = list(self._passed), []
+        return found
 
     async def job(self, name: str = "a") -> JobRecord:
         (record,) = await self.store.jobs((name,))

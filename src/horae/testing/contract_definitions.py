@@ -162,6 +162,15 @@ class DefinitionContract(Contract):
         assert (record.state, record.next_run_time) == (JobState.ENABLED, at("09:06"))
 
     @scenario
+    async def test_a_definition_that_keeps_states_leaves_what_an_operator_made_of_them(self, scene: Scene) -> None:
+        await scene.define(job(), job("b"))
+        await scene.store.set_state("a", JobState.DISABLED)
+        both = (job(description="new"), job("b", state=JobState.PAUSED))
+        await scene.define(*both, job("c", state=JobState.PAUSED), source="sql", keeps_state=("a", "c"))
+        assert [(await scene.job(name)).state for name in "abc"] == ["DISABLED", "PAUSED", "PAUSED"]
+        assert (await scene.job()).version == 2
+
+    @scenario
     async def test_a_changed_schedule_first_bears_what_the_old_one_owes(self, scene: Scene) -> None:
         await scene.define(job())
         scene.clock.advance("1m")

@@ -64,7 +64,10 @@ class KeepingContract(Contract):
         assert await scene.store.reap() == 0
         scene.clock.advance("1s")
         assert await scene.store.reap() == 1
-        assert await scene.story() == ["09:01 FAILED_STALE timeout", "09:02 PENDING"]
+        assert await scene.story() == ["09:01 FAILED_STALE Execution exceeded timeout", "09:02 QUEUED"]
+        # Its owner lives, and may still be at it; once it says otherwise, the next one's turn has come.
+        await scene.store.heartbeat(NODE, {}, ())
+        assert await scene.story() == ["09:01 FAILED_STALE Execution exceeded timeout", "09:02 PENDING"]
         run = (await scene.runs())[0]
         assert (run.fence, run.completed_at) == (2, at("09:02:21"))
         history = await scene.store.history(run.run_id)
@@ -231,7 +234,7 @@ class KeepingContract(Contract):
         await scene.run_once(FAILED)
         run = await scene.run()
         assert run.created_at == BEGINNING + timedelta(milliseconds=123)
-        assert (run.scheduled_time, run.chosen_time) == (BEGINNING, BEGINNING)
+        assert (run.scheduled_time, run.chosen_time) == (BEGINNING, run.created_at)
         assert run.not_before is not None
         assert run.not_before.microsecond % 1000 == 0
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from horae.core import ids
 from horae.core.lifecycle import JobState, RunState
 from horae.core.policy import Retry
-from horae.core.schedule import Cron, Once
+from horae.core.schedule import Cron
 from horae.errors import InvalidDefinition, InvalidInput, JobNotFound, RunNotFound
 from horae.store.port import Admission, Origin
 from horae.testing.contract_builders import (
@@ -15,6 +17,7 @@ from horae.testing.contract_builders import (
     Contract,
     Scene,
     at,
+    ended,
     job,
     raises,
     scenario,
@@ -142,7 +145,9 @@ class OperationContract(Contract):
 
     @scenario
     async def test_a_job_without_a_next_slot_cannot_be_rescheduled(self, scene: Scene) -> None:
-        await scene.define(job("a", None), job("b", state=JobState.DISABLED), job("c", Once(at("08:59:30"))))
+        await scene.define(
+            job("a", None), job("b", state=JobState.DISABLED), job("c", Cron("0 9 * * *", end=at("10:00")))
+        )
         await scene.plan()
         for name in "abc":
             with raises(InvalidInput):
@@ -207,11 +212,34 @@ class OperationContract(Contract):
         admitted = await scene.admit("a", Origin.REPLAY, replay_of=old.run_id, reason="fixed")
         run = next(each for each in await scene.runs() if each.run_id == admitted.run_id)
         assert (run.replay_of, run.origin, run.key, run.version) == (old.run_id, Origin.REPLAY, None, 2)
-        assert (run.scheduled_time, run.payload, run.reason) == (at("09:01"), "then", "fixed")
+        assert (run.scheduled_time, run.payload) == (at("09:01"), "then")
+        assert (run.reason, run.replay_reason) == (None, "fixed")
         claim = await scene.claim()
         assert (claim.run_id, claim.payload) == (run.run_id, "then")
         assert (await scene.finish(claim)).state == "COMPLETED"
         assert (await scene.store.history(old.run_id)).record == old
+        history = await scene.store.history(run.run_id)
+        assert (history.run.reason, history.run.replay_reason) == (None, "fixed")
+
+    @scenario
+    async def test_a_replay_that_fails_has_the_outcome_s_reason_and_its_own(self, scene: Scene) -> None:
+        await scene.define(job())
+        await scene.later("1m")
+        await scene.run_once(FAILED)
+        old = await scene.run()
+        admitted = await scene.admit("a", Origin.REPLAY, replay_of=old.run_id, reason="fixed")
+        await scene.settle(await scene.claim(), ended(FAILED, error="KeyError: 1"))
+        run = (await scene.store.history(admitted.run_id)).record
+        assert (run.state, run.reason, run.replay_reason) == ("FAILED", "KeyError: 1", "fixed")
+
+    @scenario
+    async def test_a_run_that_was_asked_for_is_chosen_for_the_moment_of_the_request(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        scene.clock.advance("90.25s")
+        await scene.trigger()
+        run = await scene.run()
+        assert (run.scheduled_time, run.chosen_time) == (at("09:01:30"), at("09:01:30") + timedelta(milliseconds=250))
+        assert (await scene.claim()).chosen_time == run.chosen_time
 
     @scenario
     async def test_a_replay_of_some_tasks_leaves_the_others_out(self, scene: Scene) -> None:

@@ -138,7 +138,8 @@ class OverlapContract(Contract):
 
     @scenario
     async def test_two_windowed_runs_that_come_due_together_go_in_order_of_slots(self, scene: Scene) -> None:
-        await scene.define(job(schedule=Cron("0,1 10 * * *"), window=Window.before("30m"), overlap="queue"))
+        both = Cron("0,1 10 * * *")
+        await scene.define(job(schedule=both, window=Window.before("30m"), overlap="queue", recovery="all"))
         await scene.until("09:31")
         assert await scene.story() == ["10:00 PENDING (window)", "10:01 PENDING (window)"]
         await scene.until("10:01")

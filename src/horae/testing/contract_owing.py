@@ -34,7 +34,7 @@ class OwingContract(Contract):
         await scene.admit(job_name("c"), Origin.REPLAY, replay_of=failed.run_id, reason="again")
         assert await story(scene, "a") == ["09:00 FAILED superseded", "09:02 PENDING"]
         assert await story(scene, "b") == ["09:00 FAILED superseded", "09:00 PENDING"]
-        assert await story(scene, "c") == ["09:00 FAILED superseded", "09:00 PENDING again"]
+        assert await story(scene, "c") == ["09:00 FAILED superseded", "09:00 PENDING"]
 
     @scenario
     async def test_a_retry_ends_where_the_next_slot_is_born(self, scene: Scene) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from horae.core.distribution import Distribution
 from horae.core.ids import job_uuid, schedule_key
 from horae.core.lifecycle import JobState, RunState
-from horae.core.policy import Bounded
+from horae.core.policy import Bounded, Queue
 from horae.core.schedule import Cron, Once
 from horae.core.window import Window
 from horae.store.port import Capacity, Origin
@@ -14,9 +15,11 @@ from horae.testing.contract_builders import (
     FAILED,
     HOURLY,
     NODE,
+    SUCCESS,
     Contract,
     Scene,
     at,
+    ended,
     job,
     scenario,
     slot_id,
@@ -99,6 +102,21 @@ class PlanningContract(Contract):
         assert await scene.count(RunState.COMPLETED) == 4
 
     @scenario
+    async def test_slots_that_come_due_behind_a_line_that_catches_up_join_it(self, scene: Scene) -> None:
+        late = Window.after("50m", Distribution("skewLate", {"shape": 1000}))
+        for overlap in ("skip", "coalesce", "replace", Queue(1)):
+            name = f"job {overlap}"
+            await scene.define(job(name, HOURLY, recovery="all", overlap=overlap))
+            await scene.define(job(f"{name} windowed", HOURLY, recovery="all", overlap=overlap, window=late))
+        await scene.until("13:00")
+        await scene.until("13:55")
+        await scene.until("14:00")
+        for overlap in ("skip", "coalesce", "replace", Queue(1)):
+            lined = ["10:00 PENDING", "11:00 QUEUED", "12:00 QUEUED", "13:00 QUEUED"]
+            assert await scene.story(f"job {overlap}") == [*lined, "14:00 QUEUED"]
+            assert await scene.story(f"job {overlap} windowed") == [*lined, "14:00 PENDING (window)"]
+
+    @scenario
     async def test_recovery_none_and_bounded_record_what_they_leave_out(self, scene: Scene) -> None:
         await scene.define(
             job("a", HOURLY, recovery="none"),
@@ -113,6 +131,19 @@ class PlanningContract(Contract):
         few = "MISSED too many to catch up on"
         assert (await scene.story("b"))[1:] == [f"11:00 {few}", f"12:00 {few}", "13:00 QUEUED"]
         assert (await scene.story("c"))[1:] == ["11:00 MISSED too old to catch up on", "12:00 QUEUED", "13:00 QUEUED"]
+
+    @scenario
+    async def test_a_replay_of_one_task_covers_no_slot(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, recovery="compressed", tasks=("first", "second")))
+        await scene.until("10:00")
+        claim = await scene.claim()
+        await scene.settle(claim, ended(SUCCESS, 0))
+        await scene.settle(claim, ended(FAILED, 1))
+        await scene.admit("a", Origin.REPLAY, replay_of=claim.run_id, tasks=("first",), reason="again")
+        await scene.finish(await scene.claim())
+        await scene.until("11:00")
+        (run,) = [run for run in await scene.runs() if run.scheduled_time == at("11:00")]
+        assert (run.covers_from, run.covers_to) == (at("09:00"), at("11:00"))
 
     @scenario
     async def test_compressed_recovery_is_one_run_from_the_last_completed_one(self, scene: Scene) -> None:
@@ -130,6 +161,77 @@ class PlanningContract(Contract):
         assert (claim.covers_from_ms, claim.is_recovery) == (at("10:00").timestamp() * 1000, True)
         await scene.finish(claim)
         assert (await scene.job()).covered_until == at("14:00")
+
+    @scenario
+    async def test_a_span_stays_owed_until_a_run_that_carries_it_completes(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, recovery="compressed"))
+        await scene.until("10:00")
+        await scene.run_once()
+        await scene.until("14:30")
+        await scene.run_once(FAILED)
+        await scene.until("15:00")
+        run = (await scene.runs())[-1]
+        assert (run.is_recovery, run.count, run.covers_from, run.covers_to) == (False, 1, at("10:00"), at("15:00"))
+        claim = await scene.claim()
+        assert (claim.covers_from_ms, claim.covers_to_ms) == tuple(at(t).timestamp() * 1000 for t in ("10:00", "15:00"))
+        await scene.finish(claim, FAILED)
+        assert (await scene.job()).covered_until == at("10:00")
+        await scene.until("16:00")
+        await scene.run_once()
+        assert (await scene.job()).covered_until == at("16:00")
+        await scene.until("17:00")
+        run = (await scene.runs())[-1]
+        assert (run.covers_from, run.covers_to) == (None, None)
+
+    @scenario
+    async def test_the_very_first_slot_is_owed_like_any_other(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, recovery="compressed"))
+        await scene.until("10:00")
+        await scene.run_once(FAILED)
+        await scene.until("11:00")
+        run = (await scene.runs())[-1]
+        assert (run.covers_from, run.covers_to) == (at("09:00"), at("11:00"))
+
+    @scenario
+    async def test_a_run_beside_one_under_way_does_not_carry_its_slot_and_covers_nothing_before_it(
+        self, scene: Scene
+    ) -> None:
+        await scene.define(job(schedule=HOURLY, recovery="compressed", overlap="allow"))
+        claims = []
+        for time in ("10:00", "11:00", "12:00"):
+            await scene.until(time)
+            claims.append(await scene.claim())
+        assert [run.covers_from for run in await scene.runs()] == [None, None, None]
+        await scene.finish(claims[1])
+        assert (await scene.job()).covered_until == at("09:00")
+        await scene.finish(claims[0])
+        assert (await scene.job()).covered_until == at("11:00")
+        await scene.finish(claims[2], FAILED)
+        await scene.until("13:00")
+        assert (await scene.runs())[-1].covers_from == at("11:00")
+
+    @scenario
+    async def test_a_replay_carries_what_the_run_it_repeats_carried(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, recovery="compressed"))
+        await scene.until("14:30")
+        await scene.run_once(FAILED)
+        (failed,) = await scene.runs()
+        await scene.admit("a", Origin.REPLAY, replay_of=failed.run_id, reason="mended")
+        claim = await scene.claim()
+        assert (claim.covers_from_ms, claim.covers_to_ms) == tuple(at(t).timestamp() * 1000 for t in ("09:00", "14:00"))
+        await scene.finish(claim)
+        assert (await scene.job()).covered_until == at("14:00")
+
+    @scenario
+    async def test_what_passed_while_a_job_was_disabled_is_not_carried(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, recovery="compressed"))
+        await scene.until("10:00")
+        await scene.run_once()
+        await scene.store.set_state("a", JobState.DISABLED)
+        scene.clock.set(at("14:30"))
+        await scene.store.set_state("a", JobState.ENABLED)
+        await scene.until("15:00")
+        assert (await scene.runs())[-1].covers_from is None
 
     @scenario
     async def test_a_run_that_was_triggered_covers_no_slot(self, scene: Scene) -> None:
@@ -150,7 +252,8 @@ class PlanningContract(Contract):
         await scene.later("1m")
         await scene.until("12:01:30")
         row = (await scene.runs())[1]
-        assert (row.state, row.covers_from, row.covers_to) == (RunState.MISSED, at("09:02"), at("12:00"))
+        # The slots after 09:01, which had a run, up to and with 12:00.
+        assert (row.state, row.covers_from, row.covers_to) == (RunState.MISSED, at("09:01"), at("12:00"))
         assert (row.scheduled_time, row.count) == (at("12:00"), 179)
 
     @scenario

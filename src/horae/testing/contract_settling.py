@@ -92,11 +92,38 @@ class SettlingContract(Contract):
         await scene.until("10:00")
         for _ in range(3):
             claim = await scene.claim()
-            await scene.settle(claim, ended(FAILED, *claim.starts[0]))
+            number = claim.starts[0].number
+            await scene.settle(claim, ended(FAILED, *claim.starts[0], error=f"KeyError: {number}\nat home"))
             scene.clock.advance("30s")
         run = await scene.run()
-        assert (run.state, run.reason, run.retry_count, run.fence) == ("FAILED", "gave up after 3 attempts", 2, 3)
+        assert (run.state, run.reason) == ("FAILED", "KeyError: 3 (after 3 attempts)")
+        assert (run.retry_count, run.fence) == (2, 3)
+        assert (await scene.history()).tasks[0].reason == run.reason
         assert await scene.attempts() == ["FAILED"] * 3
+
+    @scenario
+    async def test_the_reason_of_a_run_that_failed_is_its_error(self, scene: Scene) -> None:
+        await scene.define(job(tasks=THREE, failure="continue"), job("b"), job("c", retry=Retry(1, "1s")))
+        await scene.later("1m")
+        first, second, third = sorted(await scene.dispatch(), key=lambda claim: claim.job_name)
+        await scene.settle(first, ended(FAILED, 0, error="KeyError: 1"))
+        await scene.settle(first, ended(FAILED, 1, error="KeyError: 2"))
+        assert (await scene.settle(first, ended(position=2))).reason == "KeyError: 1"
+        settled = await scene.settle(second, ended(FAILED, error="ValueError: no rows"))
+        assert (settled.state, settled.reason) == ("FAILED", "ValueError: no rows")
+        assert (await scene.run("b")).reason == "ValueError: no rows"
+        assert (await scene.settle(third, ended(FAILED, error="not the end"))).reason is None
+
+    @scenario
+    async def test_a_traceback_is_kept_with_its_attempt(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, retry=Retry(2, "30s")))
+        await scene.until("10:00")
+        for trace in ("first\n", None, "third\n"):
+            claim = await scene.claim()
+            await scene.settle(claim, ended(FAILED, *claim.starts[0], error="boom", traceback=trace))
+            scene.clock.advance("30s")
+        (task,) = (await scene.history()).tasks
+        assert [each.traceback for each in task.attempts] == ["first\n", None, "third\n"]
 
     @scenario
     async def test_sequential_tasks_follow_each_other_in_one_claim(self, scene: Scene) -> None:
@@ -331,6 +358,19 @@ class SettlingContract(Contract):
         assert (await scene.settle(again, ended(FAILED, 0, 2))).state == "PENDING"
 
     @scenario
+    async def test_a_released_attempt_keeps_the_error_that_it_raised_and_counts_as_no_try(self, scene: Scene) -> None:
+        await scene.define(job(), job("b", delivery="at_most_once"))
+        await scene.later("1m")
+        for claim in await scene.dispatch():
+            await scene.settle(claim, ended(CANCELLED, error="no disk", traceback="at line 1"), release=True)
+        assert (await scene.run()).state == "PENDING"
+        assert await scene.story("b") == ["09:01 CANCELLED released"]
+        for name in "ab":
+            (attempt,) = (await scene.history(name)).tasks[0].attempts
+            assert (attempt.state, attempt.error, attempt.traceback) == ("CANCELLED", "no disk", "at line 1")
+        assert (await scene.claim()).starts == starts((0, 2))
+
+    @scenario
     async def test_a_release_keeps_what_is_done(self, scene: Scene) -> None:
         await scene.define(job(tasks=("one", "two")))
         await scene.later("1m")
@@ -367,6 +407,72 @@ class SettlingContract(Contract):
         assert (await scene.settle(claim, ended(CANCELLED), stop="cancelled")).state == "CANCELLED"
         assert await scene.story() == ["09:01 CANCELLED cancelled"]
         assert [state for _, state, _ in await scene.tasks()] == ["CANCELLED", "SKIPPED"]
+
+    @scenario
+    async def test_a_stop_gives_a_task_that_says_continue_its_turn_after_the_others(self, scene: Scene) -> None:
+        spared = TaskSpec("three", "three", settings={"failure": "continue"})
+        await scene.define(job(tasks=("one", "two", spared)))
+        await scene.later("1m")
+        claim = await scene.claim()
+        answer = await scene.settle(claim, stop="cancelled")
+        assert (answer.state, answer.starts, answer.cancels) == ("RUNNING", (), (0,))
+        answer = await scene.settle(claim, ended(CANCELLED), stop="cancelled")
+        assert (answer.state, answer.starts) == ("RUNNING", starts((2, 1)))
+        assert (await scene.settle(claim, ended(SUCCESS, 2), stop="cancelled")).state == "CANCELLED"
+        assert await scene.story() == ["09:01 CANCELLED cancelled"]
+        assert await scene.tasks() == [
+            ("one", "CANCELLED", "cancelled"),
+            ("two", "SKIPPED", "cancelled"),
+            ("three", "SUCCESS", None),
+        ]
+
+    @scenario
+    async def test_a_run_that_skipped_tasks_because_of_a_stop_is_cancelled_whatever_the_others_say(
+        self, scene: Scene
+    ) -> None:
+        spared = TaskSpec("three", "three", settings={"failure": "continue"})
+        await scene.define(job(tasks=("one", "two", spared)))
+        await scene.later("1m")
+        claim = await scene.claim()
+        await scene.store.cancel((claim.run_id,), reason="enough")
+        assert (await scene.settle(claim, ended())).starts == starts((2, 1))
+        assert (await scene.settle(claim, ended(SUCCESS, 2))).state == "CANCELLED"
+        assert await scene.story() == ["09:01 CANCELLED enough"]
+
+    @scenario
+    async def test_after_a_stop_a_task_that_says_continue_is_not_tried_again(self, scene: Scene) -> None:
+        spared = TaskSpec("two", "two", settings={"failure": "continue", "retry": {"max_retries": 3, "interval": "1m"}})
+        await scene.define(job(tasks=("one", spared)))
+        await scene.later("1m")
+        claim = await scene.claim()
+        await scene.settle(claim, ended(CANCELLED), stop="timeout")
+        assert (await scene.settle(claim, ended(FAILED, 1), stop="timeout")).state == "CANCELLED"
+        assert await scene.story() == ["09:01 CANCELLED timeout"]
+
+    @scenario
+    async def test_a_stopped_run_that_is_handed_back_gives_nobody_a_turn(self, scene: Scene) -> None:
+        spared = TaskSpec("two", "two", settings={"failure": "continue"})
+        await scene.define(job(tasks=("one", spared)))
+        await scene.later("1m")
+        claim = await scene.claim()
+        await scene.settle(claim, ended(CANCELLED), stop="cancelled")
+        assert (await scene.settle(claim, stop="cancelled", release=True)).state == "CANCELLED"
+        assert [state for _, state, _ in await scene.tasks()] == ["CANCELLED", "CANCELLED"]
+
+    @scenario
+    async def test_a_run_whose_tasks_have_their_turn_is_not_reaped_meanwhile(self, scene: Scene) -> None:
+        spared = TaskSpec("two", "two", settings={"failure": "continue", "cancel_grace": "60s"})
+        await scene.define(job(schedule=HOURLY, tasks=("one", spared), cancel_grace="10s"))
+        await scene.until("10:00")
+        claim = await scene.claim()
+        await scene.store.cancel((claim.run_id,))
+        await scene.settle(claim, ended(CANCELLED))
+        # The longest that one may take to stop, then a turn, then stopping again.
+        scene.clock.advance("180s")
+        assert await scene.store.reap() == 0
+        scene.clock.advance("1s")
+        assert await scene.store.reap() == 1
+        assert await scene.story() == ["10:00 CANCELLED abandoned"]
 
     @scenario
     async def test_a_once_job_whose_retries_go_on_is_not_done(self, scene: Scene) -> None:

@@ -24,6 +24,7 @@ from horae.testing.contract_builders import (
     milliseconds,
     raises,
     scenario,
+    slot_id,
     unknown_run,
 )
 from horae.testing.contract_vault import HoldingContract, Kept, OwnerContract, PeopleContract, kept, peopled
@@ -154,6 +155,51 @@ class AuditContract(Contract):
         )
         assert details(first) == given
         assert (told(second), second.job_uuid, second.details) == (("LOGIN", "ann", "FAILED"), None, None)
+
+    @scenario
+    async def test_a_span_of_a_pause_is_told_once_it_is_closed(self, scene: Scene) -> None:
+        store = kept(scene)
+
+        async def closed() -> list[tuple[str | None, int, int, int]]:
+            found = [row for row in await unsealed(store) if row.event == "SPAN_CLOSED"]
+            for row in found:
+                assert told(row) == ("SPAN_CLOSED", "horae", "SKIPPED")
+                (span,) = await store.closed_spans([details(row)["run_no"]])
+                assert (span.run_uuid, span.state, span.told) == (row.run_uuid, row.outcome, details(row))
+            names = ("covers_from", "covers_to", "covers_count")
+            return [(row.run_uuid, *(details(row)[name] for name in names)) for row in found]
+
+        def said(begin: str, first: str, end: str, count: int) -> tuple[str | None, int, int, int]:
+            uuid = slot_id("a", at(first)).removeprefix("occ_")
+            return uuid, milliseconds(at(begin)), milliseconds(at(end)), count
+
+        async def pause(minutes: int) -> None:
+            await store.set_state("a", JobState.PAUSED)
+            for _ in range(minutes):
+                await scene.later("1m")
+
+        await scene.define(job())
+        await pause(1)
+        await store.set_state("a", JobState.ENABLED)
+        assert await closed() == []
+        await pause(4)
+        assert await closed() == []
+        await store.set_state("a", JobState.PAUSED, until=at("09:07:30"), note="longer")
+        await scene.until("09:08")
+        expected = [said("09:02", "09:03", "09:07", 5)]
+        assert await closed() == expected
+        await pause(3)
+        await store.set_state("a", JobState.DISABLED)
+        expected.append(said("09:09", "09:10", "09:11", 2))
+        assert await closed() == expected
+        await pause(3)
+        await scene.define(job(description="new", state=JobState.PAUSED))
+        expected.append(said("09:12", "09:13", "09:14", 2))
+        assert await closed() == expected
+        await pause(3)
+        await store.drop(["a"], keep_history=True, by="ann")
+        expected.append(said("09:15", "09:16", "09:17", 2))
+        assert await closed() == expected
 
     @scenario
     async def test_runs_that_retention_deletes_are_named_by_number(self, scene: Scene) -> None:

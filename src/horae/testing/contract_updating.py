@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from horae.core.distribution import Distribution
 from horae.core.job import TaskSpec
 from horae.core.lifecycle import JobState
+from horae.core.policy import Retry
 from horae.core.schedule import Cron, Once
 from horae.core.update import Update
 from horae.core.window import Window
 from horae.store.port import Defined
-from horae.testing.contract_builders import HOURLY, Contract, Scene, at, job, scenario
+from horae.testing.contract_builders import (
+    FAILED,
+    HOURLY,
+    SUCCESS,
+    Contract,
+    Scene,
+    at,
+    ended,
+    job,
+    scenario,
+    starts,
+)
 
 HALF_PAST = Cron("30 * * * *")
 TWENTY_PAST = Cron("20 * * * *")
 AHEAD = Window.before("3h", Distribution("skewLate", {"shape": 1000}))
 """Born three hours before their time, and started near it."""
 GRACEFUL = Update("graceful")
+LATE = Window.after("50m", Distribution("skewLate", {"shape": 1000}))
+"""Born at their time, and started some 50 minutes after it."""
 
 
 class UpdatingContract(Contract):
@@ -264,3 +279,131 @@ class UpdatingContract(Contract):
         await scene.define(job(schedule=TWENTY_PAST, window=AHEAD), update=GRACEFUL)
         found = [(told.scheduled_time, told.version) for told in await scene.runs()]
         assert found == [(at("10:00"), 1), (at("10:20"), 2), (at("11:20"), 2)]
+
+    @scenario
+    async def test_a_change_reaches_a_run_that_waits_in_a_window_after_its_time(self, scene: Scene) -> None:
+        modes = {"after": LATE, "around": Window.around("98m", LATE.distribution)}
+        for name, mode in modes.items():
+            await scene.define(job(name, schedule=HOURLY, window=mode, tasks=("one",), deadline="1m"))
+        await scene.until("10:10")
+        before = {run.run_id for name in modes for run in await scene.runs(name)}
+        steps = (TaskSpec("two", "two"), TaskSpec("one", "one"))
+        for name, mode in modes.items():
+            await scene.define(job(name, schedule=HOURLY, window=mode, tasks=steps, deadline="5m"))
+            run = (await scene.runs(name))[0]
+            assert (run.version, run.scheduled_time, run.waiting_for) == (2, at("10:00"), "window")
+            assert run.chosen_time > at("10:40")
+            assert run.run_id in before
+        await scene.until("10:53")
+        # Past the deadline of the version before, within that of the new one.
+        assert len(await scene.dispatch()) == 2
+
+    @scenario
+    async def test_a_run_whose_slot_is_no_longer_there_goes_though_its_time_has_passed(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=LATE))
+        await scene.until("10:10")
+        await scene.define(job(schedule=HALF_PAST, window=LATE))
+        assert await scene.runs() == ()
+        await scene.until("10:31")
+        assert [(run.scheduled_time, run.version) for run in await scene.runs()] == [(at("10:30"), 2)]
+
+    @scenario
+    async def test_a_run_whose_new_window_is_over_starts_at_once(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=LATE, deadline="1m"))
+        await scene.until("10:10")
+        await scene.define(job(schedule=HOURLY, deadline="1m"))
+        (run,) = await scene.runs()
+        assert (run.scheduled_time, run.chosen_time, run.version) == (at("10:00"), at("10:10"), 2)
+        await scene.store.plan()
+        assert (await scene.claim()).run_id == run.run_id
+
+    @scenario
+    async def test_a_windowed_change_reaches_runs_whose_nominal_time_has_passed(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=LATE))
+        await scene.until("10:10")
+        near = Update("windowed", horizon=timedelta(minutes=80))
+        await scene.define(job(schedule=HOURLY, window=LATE, description="new"), update=near)
+        assert [run.version for run in await scene.runs()] == [2]
+
+    @scenario
+    async def test_a_graceful_change_leaves_a_run_whose_nominal_time_has_passed(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=LATE))
+        await scene.until("10:10")
+        before = await scene.runs()
+        await scene.define(job(schedule=HALF_PAST), update=GRACEFUL)
+        assert await scene.runs() == before
+
+    @scenario
+    async def test_a_run_that_waits_in_its_window_is_the_announced_one_before_and_after_its_nominal_time(
+        self, scene: Scene
+    ) -> None:
+        early = Window.before("50m", Distribution("skewLate", {"shape": 1000}))
+        await scene.define(job("late", HOURLY, window=LATE), job("early", HOURLY, window=early))
+        await scene.until("10:00")
+        await scene.until("10:15")
+        await scene.define(job("late", HALF_PAST), job("early", HALF_PAST), update=GRACEFUL)
+        assert (await scene.job("late")).next_run_time == at("10:30")
+        assert (await scene.job("early")).next_run_time == at("11:30")
+        await scene.until("10:30")
+        assert await scene.story("late") == ["10:00 PENDING (window)", "10:30 PENDING"]
+
+    @scenario
+    async def test_a_run_whose_chosen_time_has_come_keeps_its_version(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, window=LATE))
+        await scene.until("10:10")
+        scene.clock.set(at("10:50"))
+        await scene.define(job(schedule=HALF_PAST))
+        assert [(run.scheduled_time, run.version) for run in await scene.runs()] == [(at("10:00"), 1)]
+
+    @scenario
+    async def test_a_run_that_somebody_put_off_beyond_its_slot_stays_put_off(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY))
+        await scene.store.reschedule("a", at("10:40"))
+        await scene.until("10:10")
+        await scene.define(job(schedule=HOURLY, description="new"))
+        (run,) = await scene.runs()
+        assert (run.scheduled_time, run.chosen_time, run.version) == (at("10:00"), at("10:40"), 2)
+
+    @scenario
+    async def test_an_immediate_change_reaches_a_run_that_waits_for_a_retry(self, scene: Scene) -> None:
+        await scene.define(job(schedule=HOURLY, tasks=("one", "two"), retry=Retry(1, "10m")))
+        await scene.until("10:00")
+        await scene.settle(await scene.claim(), ended(FAILED))
+        steps = (TaskSpec("zero", "zero"), TaskSpec("two", "two"), TaskSpec("one", "mended"))
+        await scene.define(job(schedule=HALF_PAST, tasks=steps, retry=Retry(3, "1m")))
+        (run,) = await scene.runs()
+        assert (run.version, run.waiting_for, run.not_before) == (2, "retry", at("10:10"))
+        assert [name for name, _, _ in await scene.tasks()] == ["zero", "two", "one"]
+        await scene.until("10:10")
+        claim = await scene.claim()
+        assert claim.definition.handlers == {"zero", "two", "mended"}
+        assert claim.starts == starts((0, 1))
+
+    @scenario
+    async def test_every_other_run_that_has_started_ends_under_the_version_it_started_with(self, scene: Scene) -> None:
+        retry = Retry(3, "10m")
+        begun: dict[str, Any] = {"schedule": HOURLY, "retry": retry}
+        await scene.define(
+            job("succeeded", tasks=("one", "two"), **begun),
+            job("renamed", tasks=("one",), **begun),
+            job("once", tasks=("one",), delivery="at_most_once", **begun),
+            job("graceful", tasks=("one",), **begun),
+            job("windowed", tasks=("one",), **begun),
+            job("running", tasks=("one",), **begun),
+        )
+        await scene.until("10:00")
+        for claim in await scene.dispatch():
+            if claim.job_name == "succeeded":
+                await scene.settle(claim, ended(SUCCESS, 0))
+            if claim.job_name != "running":
+                await scene.settle(claim, ended(FAILED, 1 if claim.job_name == "succeeded" else 0))
+        await scene.define(job("succeeded", tasks=("one", "two"), description="new", **begun))
+        await scene.define(job("renamed", tasks=("other",), **begun))
+        await scene.define(job("once", tasks=("one",), delivery="at_most_once", description="new", **begun))
+        await scene.define(job("graceful", tasks=("one",), description="new", **begun), update=GRACEFUL)
+        await scene.define(job("windowed", tasks=("one",), description="new", **begun), update=Update("windowed"))
+        await scene.define(job("running", tasks=("one",), description="new", **begun))
+        found = {run.job_name: (run.version, run.waiting_for) for run in await scene.store.runs()}
+        assert found.pop("running") == (1, None)
+        assert set(found.values()) == {(1, "retry")}
+        assert len(found) == 5

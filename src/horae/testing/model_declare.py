@@ -146,6 +146,7 @@ def _create(work: Work, spec: JobSpec, by: str) -> None:
 def _override(work: Work, job: Job, spec: JobSpec) -> None:
     """Another version, under which all that has not ended goes on."""
     job.version += 1
+    job.paused_run = None
     job.moved_slot = None
     job.moved_to = None
     make_definition(work, spec, job.version, {})
@@ -158,6 +159,7 @@ def _put_to_sleep(work: Work, job: Job) -> None:
         return
     job.pause_note = SLEEPING_NOTES[job.state]
     job.state = JobState.DISABLED
+    job.paused_run = None
     job.updated_at = work.now
     set_alarm(work, job)
     hold(work, job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,20 +11,24 @@ from typing import Any
 from horae.core import ids
 from horae.core.dependency import check_graph
 from horae.core.diff import Change, diff_definitions
-from horae.core.instant import floored
+from horae.core.instant import floored, shifted
 from horae.core.job import JobSpec, effective, parse_settings, spared
 from horae.core.lifecycle import RUNS, JobState, RunState
+from horae.core.move import retried_tasks
 from horae.core.schedule import Once, Schedule
 from horae.core.slot import Birth, Slot, decided_slot
 from horae.core.succession import Stage, stage_at
 from horae.core.update import Update
-from horae.errors import HoraeError, InvalidDefinition, NamespaceConflict, VersionConflict, shown
+from horae.errors import HoraeError, InvalidDefinition, InvalidTime, NamespaceConflict, VersionConflict, shown
 from horae.store.records import Defined, Definition, Origin
 from horae.testing.clock import whole_milliseconds
+from horae.testing.model_moves import hand_over_all, move_run
 from horae.testing.model_plan import plan_owed, scheduled_run, set_alarm
 from horae.testing.model_state import Job, Work
 
 _SECOND = timedelta(seconds=1)
+_TICK = timedelta(microseconds=1)
+FROM_CODE = ("code", "schedule")
 
 
 def define(
@@ -41,9 +45,31 @@ def define(
     by_name = checked_batch(specs)
     for name, version in sorted((expected or {}).items()):
         _check_expected(work, name, version, by_name.get(name))
+    _check_times(work, by_name.values(), source, level)
     answers = tuple(_define_one(work, spec, by, source, level, update) for spec in by_name.values())
     _check_graph(work, {each.name for each in answers if each.change != "unchanged"})
     return answers
+
+
+def stated(work: Work, specs: Sequence[JobSpec], keeps_state: Collection[str]) -> list[JobSpec]:
+    """The specs; those of jobs that keep their states say them."""
+    states = {name: job.state for name, job in work.catalog.jobs.items() if name in keeps_state}
+    return [replace(spec, state=states.get(spec.name, spec.state)) for spec in specs]
+
+
+def _check_times(work: Work, specs: Iterable[JobSpec], source: str, level: Mapping[str, Any]) -> None:
+    """Only a registration from code may name a time that is older than the grace."""
+    for spec in specs:
+        job = work.catalog.jobs.get(spec.name)
+        disabled = job is None and spec.state is JobState.DISABLED
+        if source == "code" or spec.schedule is None or disabled:
+            continue
+        schedule = spec.schedule.anchored(work.now if job is None else job.created_at)
+        if job is not None and work.catalog.definition(job).spec.schedule == schedule:
+            continue
+        grace = effective(level, spec.settings).misfire_grace
+        if schedule.next(work.now) is None and next(schedule.between(work.now - grace - _TICK, work.now), None) is None:
+            raise InvalidTime(f"Job {shown(spec.name)}: its times have passed by more than its grace")
 
 
 def checked_batch(specs: Sequence[JobSpec]) -> dict[str, JobSpec]:
@@ -92,7 +118,7 @@ def _define_one(
     job = work.catalog.jobs.get(spec.name)
     if job is None:
         job = _create(work, spec, by, level)
-        if source == "code":
+        if source in FROM_CODE:
             job.registered = registered
         return Defined(job.name, job.version, "created")
     owner = work.catalog.definition(job).spec.namespace
@@ -100,10 +126,10 @@ def _define_one(
         raise NamespaceConflict(
             f"Job {shown(job.name)} belongs to namespace {shown(owner)}, not {shown(spec.namespace)}"
         )
-    if source == "code" and job.registered == registered:
+    if source in FROM_CODE and job.registered == registered:
         return Defined(job.name, job.version, "unchanged")
     wanted = _as_kept(spec, job)
-    state = job.state if source == "code" else spec.state
+    state = job.state if source in FROM_CODE else spec.state
     changed = bool(_changes(work, job, wanted)) or _settings_change(work, job, wanted, level)
     if changed:
         _change(work, job, wanted, state, level, update)
@@ -112,7 +138,7 @@ def _define_one(
         change_state(work, job, state)
         set_alarm(work, job)
         changed = True
-    if source == "code":
+    if source in FROM_CODE:
         job.registered = registered
     return Defined(job.name, job.version, "changed" if changed else "unchanged")
 
@@ -160,8 +186,8 @@ def _create(work: Work, spec: JobSpec, by: str, level: Mapping[str, Any]) -> Job
     cursor = floored(work.now)
     if tombstone is not None:
         cursor = max(cursor, tombstone.planned_until)
-    elif isinstance(schedule, Once) and schedule.at <= work.now:
-        cursor = schedule.at - _SECOND
+    elif (last := _last_passed(schedule, work.now)) is not None:
+        cursor = shifted(last, -_SECOND)
     version = 1 if tombstone is None else tombstone.version + 1
     make_definition(work, replace(spec, schedule=schedule, state=JobState.ENABLED), version, level)
     job = Job(spec.name, version, spec.state, level, work.now, work.now, by, cursor)
@@ -178,26 +204,74 @@ def _change(
     how = update or made.settings.update_policy
     restated = state is not job.state
     same = before.spec.schedule == made.spec.schedule and before.settings.window == made.settings.window
-    if not same or restated or before.former or how.policy == "graceful":
+    old, new = before.spec.schedule, made.spec.schedule
+    another = not (isinstance(new, Once) and isinstance(old, Once) and new.at == old.at)
+    if isinstance(old, Once) and another and how.policy != "graceful" and not before.former:
+        _withdraw(work, job)
+        if job.state is JobState.DISABLED and old.at <= job.planned_until and new is not None:
+            job.state = JobState.ENABLED
+    elif not same or restated or before.former or how.policy == "graceful":
         plan_owed(work, job)
     pending = tuple(stage for stage in before.former if stage.until > work.now)
     after = replace(made, former=_former(work, job, before, how, same=same))
     work.catalog.definitions[job.name, after.version] = after
     sooner = after.former[: len(pending)] != pending
     job.version = after.version
+    job.paused_run = None
     job.defaults = level
     job.updated_at = work.now
+    if after.settings.recovery != "compressed":
+        job.covered_until = None
     begin = after.former[-1].until if after.former else work.now
     if (sooner or not same) and (job.moved_slot is None or job.moved_slot > begin):
         job.moved_slot = None
         job.moved_to = None
     if sooner or before.former or before.spec.schedule != after.spec.schedule:
-        job.planned_until = max(job.planned_until, floored(work.now))
-    _move_waiting(work, job, begin, how.reaches(work.now), decide=sooner or not same)
+        _move_cursor(work, job, old, new, after.settings.misfire_grace)
+    _move_waiting(work, job, begin, how, decide=sooner or not same)
+    if how.policy == "immediate":
+        _move_parked(work, job)
     if restated:
         change_state(work, job, state)
     if sooner or not same or restated or before.former or after.former:
         set_alarm(work, job)
+
+
+def _withdraw(work: Work, job: Job) -> None:
+    """A Once that gets another time: its run goes, unless it has started."""
+    gone = [
+        run
+        for run in work.catalog.active(job.name)
+        if run.origin is Origin.SCHEDULE and run.started_at is None and run.state is not RunState.RUNNING
+    ]
+    work.catalog.delete(gone)
+    if gone:
+        work.ended.append(job.name)
+        hand_over_all(work, spare=job.name)
+
+
+def _last_passed(schedule: Schedule | None, now: datetime) -> datetime | None:
+    """The last time of a schedule that has none to come."""
+    if schedule is None or schedule.next(now) is not None:
+        return None
+    return schedule.previous(now + _TICK)
+
+
+def _move_cursor(work: Work, job: Job, old: Schedule | None, schedule: Schedule | None, grace: timedelta) -> None:
+    """All that has passed is decided. The last time of a schedule that has none to come runs within its grace, and is
+    missed later, unless the schedule before had it too."""
+    now = floored(work.now)
+    last = _last_passed(schedule, now)
+    had = last is not None and old is not None and not isinstance(old, Once) and old.matches(last)
+    if last is None or had or work.catalog.keyed(job.name, ids.schedule_key(last)) is not None:
+        job.planned_until = max(job.planned_until, now)
+    elif now - last <= grace:
+        job.planned_until = shifted(last, -_SECOND)
+    else:
+        job.planned_until = max(job.planned_until, now)
+        run = scheduled_run(work, job, Birth(last, RunState.MISSED, last, "missed"))
+        run.completed_at = work.now
+        work.catalog.runs.append(run)
 
 
 def _former(work: Work, job: Job, before: Definition, how: Update, *, same: bool) -> tuple[Stage, ...]:
@@ -224,10 +298,10 @@ def _last_of_old(work: Work, job: Job, schedule: Schedule, how: Update) -> datet
     waiting = [
         run.scheduled_time
         for run in work.catalog.active(job.name)
-        if run.waiting_for == "window" and run.origin is Origin.SCHEDULE and run.scheduled_time > work.now
+        if run.waiting_for == "window" and run.origin is Origin.SCHEDULE and run.chosen_time > work.now
     ]
     if waiting:
-        return min(waiting)
+        return max(min(waiting), work.now)
     after = max(job.planned_until, work.now)
     if job.state is JobState.PAUSED:
         if job.paused_until is None:
@@ -241,36 +315,60 @@ def change_state(work: Work, job: Job, state: JobState, until: datetime | None =
     paused = state is JobState.PAUSED
     if job.state is JobState.DISABLED and state is not JobState.DISABLED:
         job.planned_until = max(job.planned_until, floored(work.now))
+        if job.covered_until is not None:
+            job.covered_until = max(job.covered_until, job.planned_until)
     job.state = state
     job.paused_until = whole_milliseconds(until, "until") if paused and until is not None else None
     job.pause_note = note if paused else None
+    job.paused_run = job.paused_run if paused else None
     job.updated_at = work.now
 
 
-def _move_waiting(work: Work, job: Job, begin: datetime, reach: datetime | None, *, decide: bool) -> None:
-    """Runs born ahead of their time are born anew under the new definition, as far as the cursor stands beyond now;
-    unless that is to `decide` on their starts, they keep theirs."""
-    schedule = work.catalog.definition(job).schedule
+def _move_waiting(work: Work, job: Job, begin: datetime, how: Update, *, decide: bool) -> None:
+    """Runs that wait for their chosen time are born anew under the new definition, as far as the cursor stands; unless
+    that is to `decide` on their starts, they keep theirs."""
+    schedule, reach = work.catalog.definition(job).schedule, how.reaches(work.now)
     end = job.planned_until if reach is None else min(job.planned_until, reach)
-    gone = {
-        run.scheduled_time: run
+    waiting = [
+        run
         for run in work.catalog.active(job.name)
-        if run.origin is Origin.SCHEDULE and run.waiting_for == "window" and begin < run.scheduled_time <= end
-    }
-    work.catalog.delete(list(gone.values()))
+        if run.origin is Origin.SCHEDULE and run.waiting_for == "window" and run.chosen_time > work.now
+    ]
+    gone = {run.scheduled_time: run for run in waiting if begin < run.scheduled_time <= end}
+    passed = [run for run in waiting if run.scheduled_time <= work.now and how.policy != "graceful"]
+    work.catalog.delete([*gone.values(), *passed])
     if schedule is None:
         return
     for nominal in schedule.between(begin, max(begin, end)):
         wanted = job.state is JobState.ENABLED or nominal in gone
         if wanted and work.catalog.keyed(job.name, ids.schedule_key(nominal)) is None:
-            _bear_ahead(work, job, nominal, None if decide or nominal not in gone else gone[nominal].chosen_time)
+            chosen = None if decide or nominal not in gone else gone[nominal].chosen_time
+            slot = decided_slot(work.view(job), nominal) if chosen is None else Slot(nominal, chosen)
+            _bear_ahead(work, job, slot)
+    for run in passed:
+        nominal = run.scheduled_time
+        if schedule.next(nominal - _SECOND) != nominal:
+            continue
+        slot = decided_slot(work.view(job), nominal) if decide else Slot(nominal, run.chosen_time)
+        late = not slot.unschedulable and slot.chosen < work.now
+        _bear_ahead(work, job, replace(slot, chosen=work.now, decision=None) if late else slot)
 
 
-def _bear_ahead(work: Work, job: Job, nominal: datetime, chosen: datetime | None) -> None:
-    slot = decided_slot(work.view(job), nominal) if chosen is None else Slot(nominal, chosen)
+def _move_parked(work: Work, job: Job) -> None:
+    """A run that waits for a retry goes on under the new version where it has all of the run's tasks, by name."""
+    present = work.catalog.definition(job)
+    names = [task.name for task in present.spec.tasks]
+    for run in work.catalog.active(job.name):
+        once = work.catalog.definition(run).settings.delivery == "at_most_once"
+        moves = retried_tasks([task.progress for task in run.tasks], names, at_most_once=once)
+        if run.waiting_for in ("retry", "previous_run") and moves is not None and set(run.only or ()) <= set(names):
+            move_run(run, present, moves)
+
+
+def _bear_ahead(work: Work, job: Job, slot: Slot) -> None:
     state = RunState.UNSCHEDULABLE if slot.unschedulable else RunState.PENDING
     reason = slot.decision.reason if slot.unschedulable and slot.decision is not None else None
-    run = scheduled_run(work, job, Birth(nominal, state, slot.chosen, reason, decision=slot.decision))
+    run = scheduled_run(work, job, Birth(slot.nominal, state, slot.chosen, reason, decision=slot.decision))
     RUNS.check(None, run.state)
     if slot.unschedulable:
         run.completed_at = work.now

@@ -6,13 +6,15 @@ from datetime import timedelta
 from uuid import UUID
 
 from horae.core.declarative import Standing, owed_after
-from horae.core.lifecycle import AttemptState, JobState, RunState, TaskState
+from horae.core.lifecycle import EXCEEDED, AttemptState, JobState, RunState, TaskState
+from horae.core.progress import stop_allowance
 from horae.store.records import AttemptEnd
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_moves import coalesce_unstarted, end, hand_over_all, request_cancel
 from horae.testing.model_plan import set_alarm
 from horae.testing.model_progress import go_on, put_back
 from horae.testing.model_state import Run, Work
+from horae.testing.model_threads import remove_threads, suspect_threads, threads_of
 
 
 def take_over(work: Work, dead: UUID, counter: int) -> int:
@@ -22,6 +24,7 @@ def take_over(work: Work, dead: UUID, counter: int) -> int:
     row.state = "DEAD"
     row.ended_at = work.now
     taken = work.catalog.owned(row.node)
+    left = threads_of(work, row.node)
     again: list[Run] = []
     for run in taken:
         lost = [
@@ -37,6 +40,7 @@ def take_over(work: Work, dead: UUID, counter: int) -> int:
             run.waiting_for = None if run.not_before <= work.now else "retry"
             again.append(run)
     hand_over_all(work)
+    remove_threads(work, left)
     for name in sorted({run.job_name for run in again}):
         _let_stand_for_all(work, name)
     hand_over_all(work)
@@ -59,16 +63,19 @@ def reap(work: Work, limit: int) -> int:
     for run in work.catalog.runs:
         if run.state is not RunState.RUNNING or looked_after >= limit:
             continue
-        settings = work.catalog.definition(run).settings
+        definition = work.catalog.definition(run)
+        settings = definition.settings
+        allowed = stop_allowance(settings, definition.task_settings, definition.spared)
         asked = run.cancel_requested_at
         if asked is None and _overran(work, run, settings.execution_timeout):
             request_cancel(work, run, by="timeout", reason="timeout")
             looked_after += 1
-        elif asked is not None and work.now - asked > settings.cancel_grace:
+        elif asked is not None and work.now - asked > allowed:
             # The owner may still be at work: with another fence, nothing it says of this run counts.
             run.fence += 1
+            suspect_threads(work, run)
             if run.cancel_reason == "timeout":
-                end(work, run, RunState.FAILED_STALE, "timeout", attempts=AttemptState.LOST)
+                end(work, run, RunState.FAILED_STALE, EXCEEDED, attempts=AttemptState.LOST)
             else:
                 end(work, run, RunState.CANCELLED, "abandoned", attempts=AttemptState.LOST)
             looked_after += 1

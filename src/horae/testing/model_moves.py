@@ -8,27 +8,44 @@ from datetime import datetime
 from horae.core.declarative import DORMANT
 from horae.core.dependency import dependency_window, judge
 from horae.core.lifecycle import ATTEMPTS, TASK_RUNS, AttemptState, JobState, RunState, TaskState
+from horae.core.move import Moved
 from horae.core.overlap import Ending, given_up, hand_over, superseded
+from horae.core.progress import TaskProgress
 from horae.core.schedule import Once
 from horae.core.slot import deadline_passed
-from horae.store.records import Origin
-from horae.testing.model_state import Job, Run, Tombstone, Work
+from horae.store.records import Definition, Origin
+from horae.testing.model_state import Job, Run, Task, Tombstone, Work
 
 
 def finish(work: Work, run: Run, state: RunState, reason: str | None) -> None:
     """Ends the run's row. Owner and fence stay, so that a repeated settlement is recognised."""
     leave_stretch(work, run)
     run.move(state)
-    run.reason = reason or (run.reason if run.origin is Origin.REPLAY else None)
+    run.reason = reason
     run.completed_at = work.now
     run.not_before = None
     run.waiting_for = None
     work.ended.append(run.job_name)
     job = work.catalog.jobs.get(run.job_name)
-    compressed = work.catalog.definition(run).settings.recovery == "compressed"
-    if job is not None and compressed and state is RunState.COMPLETED and run.origin is not Origin.TRIGGER:
-        covered = run.covers_to if run.covers_to is not None else run.scheduled_time
-        job.covered_until = covered if job.covered_until is None else max(job.covered_until, covered)
+    if job is not None and state is RunState.COMPLETED and run.origin is not Origin.TRIGGER and run.only is None:
+        _cover(work, job, run)
+
+
+def _cover(work: Work, job: Job, run: Run) -> None:
+    """Coverage goes on over this run and over those of later slots that completed before it, as long as none is left
+    out between them."""
+    if work.catalog.definition(run).settings.recovery != "compressed":
+        return
+    done = [each for each in work.catalog.runs if each.job_name == job.name and each.state is RunState.COMPLETED]
+    for each in sorted(done, key=lambda each: (each is not run, each.scheduled_time)):
+        if each is not run and each.origin is not Origin.SCHEDULE:
+            continue
+        schedule = work.catalog.definition(each).schedule
+        begin, until = each.covers_from, each.covers_to or each.scheduled_time
+        if begin is None and schedule is not None:
+            begin = schedule.previous(each.scheduled_time)
+        if job.covered_until is None or begin is None or begin <= job.covered_until:
+            job.covered_until = until if job.covered_until is None else max(job.covered_until, until)
 
 
 def leave_stretch(work: Work, run: Run) -> None:
@@ -137,7 +154,7 @@ def hand_over_all(work: Work, *, spare: str | None = None) -> None:
 
 
 def give_up_retries(work: Work, job: Job) -> None:
-    active = [run.as_active() for run in work.catalog.active(job.name)]
+    active = work.active(job.name)
     carry_out(work, given_up(active, work.catalog.definition(job).settings.retry, job.state), ())
 
 
@@ -161,13 +178,14 @@ def coalesce_unstarted(work: Work, job: Job) -> None:
 def _call_next(work: Work, job_name: str) -> None:
     """Lets the next QUEUED run of the job go; one that is too late ends, and the one after it is asked for."""
     while active := work.catalog.active(job_name):
-        retry = work.catalog.ruling(active[0]).settings.retry
-        chosen = hand_over([run.as_active() for run in active], work.now, retry)
+        settings = work.catalog.ruling(active[0]).settings
+        retry = settings.retry
+        chosen = hand_over(work.active(job_name), work.now, retry, settings.overlap)
         if chosen is None:
             return
         run = next(each for each in active if each.run_id == chosen)
         work.moved += 1
-        carry_out(work, superseded([each.as_active() for each in active], retry), ())
+        carry_out(work, superseded(work.active(job_name), retry), ())
         if is_late(work, run):
             end(work, run, RunState.MISSED, "deadline")
         else:
@@ -215,3 +233,19 @@ def bury(work: Work, job: Job) -> None:
     """Removes the definition and leaves a tombstone with its cursor and version."""
     del work.catalog.jobs[job.name]
     work.catalog.tombstones[job.name] = Tombstone(job.version, job.planned_until)
+
+
+def move_run(run: Run, present: Definition, moves: Sequence[Moved]) -> None:
+    """Takes a run that waits to the present version of its job, its tasks to where `moves` say."""
+    names = [task.name for task in present.spec.tasks]
+    run.version = present.version
+    if not run.tasks:
+        return
+    places = {move.before: move for move in moves}
+    for task in run.tasks:
+        move = places[task.progress.position]
+        task.progress = task.progress._replace(position=move.after, name=move.name)
+    taken = {move.after for move in moves}
+    fresh = [place for place in range(len(names)) if place not in taken and run.only is None]
+    run.tasks += [Task(TaskProgress(place, names[place], TaskState.PENDING)) for place in fresh]
+    run.tasks.sort(key=lambda task: task.progress.position)

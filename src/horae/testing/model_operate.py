@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 from horae.core import ids
 from horae.core.instant import EPOCH, floored
-from horae.core.lifecycle import RUNS, JobState, RunState, TaskState
-from horae.core.move import GONE, is_gone, moved_tasks
-from horae.core.overlap import judge_overlap, superseded
-from horae.core.progress import TaskProgress
-from horae.errors import Conflict, InvalidDefinition, InvalidInput, JobNotFound, RunNotFound, shown
+from horae.core.lifecycle import RUNS, JobState, RunState
+from horae.core.move import GONE, WAITED_FOR, is_gone, moved_tasks
+from horae.core.needs import reported
+from horae.core.overlap import is_behind, judge_overlap, superseded
+from horae.core.schedule import Once
+from horae.core.update import Update
+from horae.errors import Conflict, InvalidDefinition, InvalidInput, InvalidTime, JobNotFound, RunNotFound, shown
 from horae.store.records import Admission, Admitted, Origin
 from horae.testing.clock import whole_milliseconds
-from horae.testing.model_define import change_state, plain_json
+from horae.testing.model_define import change_state, define, plain_json
 from horae.testing.model_moves import (
     bury,
     carry_out,
@@ -25,10 +28,12 @@ from horae.testing.model_moves import (
     hand_over_all,
     hold,
     judge_again,
+    move_run,
     request_cancel,
 )
 from horae.testing.model_plan import plan_owed, set_alarm
-from horae.testing.model_state import Job, Run, Task, Work
+from horae.testing.model_state import Job, Run, Work
+from horae.testing.model_threads import orphans, remove_threads
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -85,8 +90,17 @@ def set_state(
 
 def reschedule(work: Work, name: str, at: datetime) -> datetime:
     job = found_job(work, name)
-    plan_owed(work, job)
-    schedule = work.catalog.definition(job).schedule
+    definition = work.catalog.definition(job)
+    if work.now - at > definition.settings.misfire_grace:
+        raise InvalidTime(f"Job {shown(name)}: it cannot be moved to a time that is older than its grace")
+    own = definition.spec.schedule
+    if not isinstance(own, Once) or definition.former:
+        plan_owed(work, job)
+    elif own.at <= job.planned_until:
+        spec = replace(definition.spec, schedule=Once(floored(at), own.drop), state=job.state)
+        define(work, [spec], by="", source="reschedule", defaults=job.defaults, expected=None, update=Update())
+        return floored(at)
+    schedule = definition.schedule
     slot = None if schedule is None or job.state is JobState.DISABLED else schedule.next(job.planned_until)
     if slot is None:
         raise InvalidInput(f"Job {shown(name)} has no next slot that could be moved")
@@ -109,15 +123,14 @@ def _admit_one(work: Work, request: Admission) -> Admitted:
     if known is not None:
         return Admitted(known.run_id, known.state, fresh=False)
     settings = work.catalog.definition(job).settings
-    before = [work.as_active(other) for other in work.catalog.active(job.name)]
-    carry_out(work, superseded(before, settings.retry), ())
-    active = [work.as_active(other) for other in work.catalog.active(job.name)]
+    carry_out(work, superseded(work.active(job.name), settings.retry), ())
+    active = work.active(job.name)
     if run.origin is Origin.TRIGGER:
         verdict = judge_overlap(settings.overlap, active, work.now, settings.retry, None, once=settings.owes_once)
         run.state = verdict.state
         run.reason = verdict.reason
         carry_out(work, verdict.endings, verdict.cancels)
-    elif settings.overlap != "allow" and any(other.counts(work.now, settings.retry) for other in active):
+    elif settings.overlap != "allow" and is_behind(settings.overlap, active, work.now, settings.retry):
         run.state = RunState.QUEUED
     RUNS.check(None, run.state)
     if run.ended:
@@ -138,7 +151,7 @@ def _asked_for(work: Work, job: Job, request: Admission) -> Run:
     payload = plain_json(request.payload, InvalidInput)
     if payload is None:
         payload = work.catalog.definition(job).spec.payload
-    run = Run(0, "", job.name, RunState.PENDING, second, second, Origin(request.origin), job.version, work.now)
+    run = Run(0, "", job.name, RunState.PENDING, second, work.now, Origin(request.origin), job.version, work.now)
     run.payload = payload
     if run.origin is Origin.TRIGGER:
         entropy = secrets.token_bytes(10)
@@ -156,7 +169,9 @@ def _asked_for(work: Work, job: Job, request: Admission) -> Run:
         run.scheduled_time = replayed.scheduled_time
         run.payload = replayed.payload
         run.only = request.tasks
-        run.reason = request.reason
+        if run.only is None:
+            run.covers_from, run.covers_to = replayed.covers_from, replayed.covers_to
+        run.replay_reason = request.reason
     else:
         raise InvalidInput(f"Job {shown(job.name)}: a run of origin {run.origin} is born by the schedule alone")
     return run
@@ -214,19 +229,20 @@ def settle_gone(work: Work, grace: timedelta) -> None:
     nodes, live = list(work.catalog.nodes.values()), work.live_handlers()
     if live is None:
         return
+    alive_since = min(node.started_at for node in nodes if node.state == "ALIVE")
     for run in list(work.catalog.runs):
         job = work.catalog.jobs.get(run.job_name)
-        waits = run.state is RunState.PENDING and run.waiting_for in (None, "retry") and run.not_before is not None
-        if job is None or not waits or run.not_before is None or run.version == job.version:
+        waits = run.state in (RunState.PENDING, RunState.QUEUED) and run.waiting_for not in WAITED_FOR
+        if job is None or not waits or run.version == job.version:
             continue
         own, present = work.catalog.definition(run), work.catalog.definition(job)
         missing = own.handlers - live
-        ended = [
-            node.ended_at
-            for node in nodes
-            if node.ended_at is not None and not missing.isdisjoint(node.details.get("handlers", ()))
-        ]
-        if not is_gone(missing, present.handlers, run.not_before, max(ended, default=None), work.now, grace):
+        since = [run.created_at, alive_since]
+        for node in nodes:
+            had = reported(node.details)
+            if node.ended_at is not None and (had is None or not missing.isdisjoint(had)):
+                since.append(node.ended_at)
+        if not is_gone(missing, present.handlers, max(since), work.now, grace):
             continue
         names = [task.name for task in present.spec.tasks]
         once = own.settings.delivery == "at_most_once"
@@ -234,23 +250,16 @@ def settle_gone(work: Work, grace: timedelta) -> None:
         work.moved += 1
         if moves is None or not set(run.only or ()) <= set(names):
             end(work, run, RunState.FAILED, GONE)
-            hand_over_all(work)
-            continue
-        run.version = present.version
-        if run.tasks:
-            places = {move.before: move for move in moves}
-            for task in run.tasks:
-                move = places[task.progress.position]
-                task.progress = task.progress._replace(position=move.after, name=move.name)
-            taken = {move.after for move in moves}
-            fresh = [place for place in range(len(names)) if place not in taken and run.only is None]
-            run.tasks += [Task(TaskProgress(place, names[place], TaskState.PENDING)) for place in fresh]
-            run.tasks.sort(key=lambda task: task.progress.position)
+        else:
+            move_run(run, present, moves)
+    hand_over_all(work)
 
 
 def sweep(work: Work, limit: int, handler_grace: timedelta) -> int:
     """Moves whatever could move; the limit is looked at between jobs, so one of them may reach beyond it."""
     settle_gone(work, handler_grace)
+    moved = work.moved
+    work.moved = moved + remove_threads(work, orphans(work, limit))
     for name in sorted({run.job_name for run in work.catalog.runs if run.state is RunState.QUEUED}):
         if work.moved < limit:
             work.ended.append(name)

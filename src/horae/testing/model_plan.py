@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from horae.core import ids
+from horae.core.arrival import judge_arrival
+from horae.core.instant import shifted
 from horae.core.lifecycle import RUNS, JobState, RunState
-from horae.core.occurrence import Birth, due
-from horae.core.overlap import judge_overlap
+from horae.core.occurrence import Birth, Plan, due
+from horae.core.pause import PAUSED
 from horae.core.succession import stage_at
-from horae.store.records import Capacity, Claim, Origin, Passed, Planned
+from horae.store.records import Capacity, Claim, Origin, Planned
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_moves import (
     carry_out,
@@ -39,7 +41,6 @@ class Fusion:
 
 
 def plan(work: Work, limit: int, start: Capacity | None) -> Planned:
-    ended_before = {run.number for run in work.catalog.runs if run.ended}
     end_late_runs(work)
     judge_windows(work)
     found = [job for job in work.catalog.jobs.values() if job.wake_at is not None and job.wake_at <= work.now]
@@ -62,15 +63,9 @@ def plan(work: Work, limit: int, start: Capacity | None) -> Planned:
         deadline = work.catalog.definition(run).settings.deadline
         if run.state in (RunState.PENDING, RunState.QUEUED) and run.started_at is None and deadline is not None:
             # Deadlines are compared in whole seconds.
-            alarms.append((run.chosen_time + deadline).replace(microsecond=0) + timedelta(seconds=1))
+            alarms.append(shifted(shifted(run.chosen_time, deadline).replace(microsecond=0), timedelta(seconds=1)))
     wake_at = work.now if more else min(alarms, default=None)
-    passed = [
-        Passed(run.job_name, run.state, run.count, run.reason, run.is_recovery)
-        for run in work.catalog.runs
-        if run.ended and run.number not in ended_before
-    ]
-    passed.sort(key=lambda each: each.order)
-    return Planned(work.now, len(found), born, tuple(fusion.claims), wake_at, more, tuple(passed))
+    return Planned(work.now, len(found), born, tuple(fusion.claims), wake_at, more)
 
 
 def end_late_runs(work: Work) -> None:
@@ -86,11 +81,13 @@ def judge_windows(work: Work) -> None:
     for run in sorted(waiting, key=lambda run: run.chosen_time):  # those of one moment in the order of birth
         if run.ended:
             continue  # an earlier one of these replaced it
-        settings = work.catalog.ruling(run).settings
-        others = [work.as_active(other) for other in work.catalog.active(run.job_name) if other is not run]
-        verdict = judge_overlap(
-            settings.overlap, others, work.now, settings.retry, run.scheduled_time, once=settings.owes_once
-        )
+        ruling, job = work.catalog.ruling(run), work.catalog.jobs.get(run.job_name)
+        view = None if job is None or ruling.schedule is None else work.view(job)
+        active = {each.run_id: each for each in work.active(run.job_name)}
+        own = active.pop(run.run_id)
+        arrival = judge_arrival(ruling.settings, own, tuple(active.values()), work.now, view)
+        verdict = arrival.verdict
+        run.is_recovery = run.is_recovery or arrival.is_recovery
         if verdict.state is RunState.PENDING:
             let_start(work, run, run.chosen_time)
         elif verdict.state is RunState.QUEUED:
@@ -114,8 +111,10 @@ def plan_job(
     planned = due(work.view(job), work.now, limit=limit)
     births = [bear(work, job, birth, fusion or Fusion()) for birth in planned.births]
     written = [run for run in births if run is not None]
+    _record_pause(work, job, planned, written)
     carry_out(work, planned.endings, planned.cancels)
     job.planned_until = planned.planned_until
+    job.covered_until = planned.covered_until
     job.next_run_time = kept(planned.next_run_time)
     job.wake_at = kept(planned.wake_at)
     if job.moved_slot is not None and job.moved_slot <= job.planned_until:
@@ -132,6 +131,17 @@ def plan_job(
     return len(written), planned.more
 
 
+def _record_pause(work: Work, job: Job, planned: Plan, written: list[Run]) -> None:
+    for run in work.catalog.runs:
+        if planned.grown is not None and run.number == job.paused_run:
+            run.covers_to, run.count, run.completed_at = planned.grown.until, planned.grown.length, work.now
+    for run in written:
+        if run.reason == PAUSED:
+            job.paused_run = run.number
+    if planned.resumed:
+        job.paused_run = None
+
+
 def plan_owed(work: Work, job: Job) -> None:
     """Plans the one job before a verb changes it: all it owes, as `plan` would if it came by just now."""
     if job.wake_at is not None and job.wake_at <= work.now:
@@ -146,7 +156,7 @@ def set_alarm(work: Work, job: Job) -> None:
         return
     planned = due(work.view(job), work.now)
     job.next_run_time = kept(planned.next_run_time)
-    job.wake_at = work.now if planned.births or planned.endings else kept(planned.wake_at)
+    job.wake_at = work.now if planned.births or planned.grown or planned.endings else kept(planned.wake_at)
 
 
 def bear(work: Work, job: Job, birth: Birth, fusion: Fusion) -> Run | None:

@@ -14,6 +14,7 @@ from horae.testing.clock import whole_milliseconds
 from horae.testing.model_moves import end, finish, hand_over_all, is_late, leave_stretch
 from horae.testing.model_show import claim
 from horae.testing.model_state import Attempt, Run, Task, Work
+from horae.testing.model_threads import mark_threads
 
 
 def is_alive(work: Work, node: str) -> bool:
@@ -60,7 +61,8 @@ def _suits(work: Work, run: Run, capacity: Capacity) -> bool:
 def _has_room(work: Work, run: Run) -> bool:
     """Whether neither the run's pool nor its job has its limit running. A pool nobody has set has no limit."""
     settings = work.catalog.definition(run).settings
-    running = [other for other in work.catalog.runs if other.state is RunState.RUNNING]
+    left = {thread.run_id for thread in work.catalog.threads}
+    running = [other for other in work.catalog.runs if other.state is RunState.RUNNING or other.run_id in left]
     limit = None if settings.pool is None else work.catalog.pools.get(settings.pool)
     if limit is not None:
         in_pool = [other for other in running if work.catalog.definition(other).settings.pool == settings.pool]
@@ -120,6 +122,7 @@ def _write(work: Work, run: Run, result: Advance, given: Sequence[AttemptEnd]) -
         attempt.state = ended.state
         attempt.ended_at = work.now
         attempt.error = None if told is None else told.error
+        attempt.traceback = None if told is None else told.traceback
         if ended.state is AttemptState.SUCCESS and told is not None:
             task.result = told.result
     for after in result.tasks:
@@ -140,6 +143,7 @@ def go_on(
     run: Run,
     given: Sequence[AttemptEnd] = (),
     *,
+    threads: Sequence[Start] = (),
     stop: str | None = None,
     release: bool = False,
     start: bool = True,
@@ -160,9 +164,10 @@ def go_on(
         [task.progress for task in run.tasks],
         definition.settings,
         definition.task_settings,
-        [Ended(each.position, each.number, AttemptState(each.state)) for each in given],
+        [Ended(each.position, each.number, AttemptState(each.state), each.error) for each in given],
         work.now,
         spared=definition.spared,
+        held={thread.position for thread in threads},
         attempt_ids=attempt_ids,
         stop=stop,
         release=release,
@@ -198,29 +203,41 @@ def _settle_one(work: Work, node: str, settlement: Settlement) -> Settled:
     if not ours or run.state is not RunState.RUNNING:
         verdict = Verdict.ALREADY if ours and run.ended else Verdict.FENCED
         return Settled(run.run_id, verdict, run.state)
+    mark_threads(work, run, node, settlement.threads)
     if settlement.release:
-        release(work, run, settlement.ends, stop=settlement.stop, started=settlement.started)
-        return Settled(run.run_id, Verdict.SETTLED, run.state)
-    result = go_on(work, run, settlement.ends, stop=settlement.stop)
+        threads, started = settlement.threads, settlement.started
+        release(work, run, settlement.ends, threads=threads, stop=settlement.stop, started=started)
+        return Settled(run.run_id, Verdict.SETTLED, run.state, reason=run.reason)
+    result = go_on(work, run, settlement.ends, threads=settlement.threads, stop=settlement.stop)
     park_until = None
     if result.park_until is not None:
         park_until = whole_milliseconds(result.park_until)
         put_back(work, run)
-        run.waiting_for = "retry"
+        run.waiting_for = "previous_run" if result.for_thread else "retry"
         run.not_before = park_until
-    return Settled(run.run_id, Verdict.SETTLED, run.state, _starts(result), result.cancels, park_until, _wakes(result))
+    starts, wake_at = _starts(result), _wakes(result)
+    reason = run.reason if run.ended else None
+    return Settled(run.run_id, Verdict.SETTLED, run.state, starts, result.cancels, park_until, wake_at, reason)
 
 
-def release(work: Work, run: Run, ends: Sequence[AttemptEnd] = (), *, stop: str | None = None, started: bool) -> None:
+def release(
+    work: Work,
+    run: Run,
+    ends: Sequence[AttemptEnd] = (),
+    *,
+    threads: Sequence[Start] = (),
+    stop: str | None = None,
+    started: bool,
+) -> None:
     """Hands a RUNNING run back, unless it ends by what is told of it or may not be delivered again."""
-    result = go_on(work, run, ends, stop=stop, release=True)
+    result = go_on(work, run, ends, threads=threads, stop=stop, release=True)
     if result.outcome is not None:
         return
     if started and work.catalog.definition(run).settings.delivery == "at_most_once":
         end(work, run, RunState.CANCELLED, "released")
         return
     put_back(work, run)
-    run.waiting_for = None
+    run.waiting_for = "previous_run" if result.for_thread else None
     run.not_before = work.now
     run.cancel_requested_at = None
     run.cancelled_by = None

@@ -65,6 +65,7 @@ def run_record(catalog: Catalog, run: Run) -> RunRecord:
         payload=run.payload,
         error=_latest_error(run),
         requires=None if run.ended else catalog.definition(run).requirements,
+        replay_reason=run.replay_reason,
     )
 
 
@@ -99,13 +100,20 @@ def history(catalog: Catalog, run: Run) -> History:
         replay_of=run.replay_of,
         cancelled_by=run.cancelled_by,
         reason=run.reason,
+        replay_reason=run.replay_reason,
     )
     tasks = []
     for task in run.tasks:
         task_run = run.task_run_id(task.progress.name)
         attempts = tuple(
             AttemptRow(
-                ids.attempt_id(task_run, one.number), one.number, one.state, one.started_at, one.ended_at, one.error
+                ids.attempt_id(task_run, one.number),
+                one.number,
+                one.state,
+                one.started_at,
+                one.ended_at,
+                one.error,
+                one.traceback,
             )
             for one in task.attempts
         )

@@ -13,9 +13,10 @@ from horae.core.declarative import state_before_sleep
 from horae.core.lifecycle import RUNS, AttemptState, JobState, RunState
 from horae.core.needs import handlers_of, reported
 from horae.core.overlap import ActiveRun
+from horae.core.pause import PauseRow
 from horae.core.progress import TaskProgress
 from horae.core.slot import JobView, defined_late
-from horae.store.records import Definition, Origin, OutputChunk
+from horae.store.records import Definition, Hook, Notice, Origin, OutputChunk, ThreadKey
 
 """The note on a job that nobody registers any more."""
 
@@ -31,6 +32,7 @@ class Attempt:
     started_at: datetime
     ended_at: datetime | None = None
     error: str | None = None
+    traceback: str | None = None
 
 
 @dataclass
@@ -71,6 +73,7 @@ class Run:
     covers_to: datetime | None = None
     count: int = 1
     replay_of: str | None = None
+    replay_reason: str | None = None
     cancel_requested_at: datetime | None = None
     cancelled_by: str | None = None
     cancel_reason: str | None = None
@@ -104,11 +107,11 @@ class Run:
         """Whether it failed, or its node was lost in the middle of it, and it is to be tried again."""
         return self.state is not RunState.RUNNING and any(task.progress.retry_at is not None for task in self.tasks)
 
-    def as_active(self) -> ActiveRun:
+    def as_active(self, thread: str | None = None) -> ActiveRun:
         parked = self.waiting_for == "retry"
         judged = self.state is RunState.PENDING and self.waiting_for != "window"
         at = self.scheduled_time, self.chosen_time
-        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, judged, self.cut_off)
+        return ActiveRun(self.run_id, self.state, *at, parked, self.is_recovery, judged, self.cut_off, thread=thread)
 
     def task_run_id(self, name: str) -> str:
         return ids.task_run_id(self.run_id, ids.task_uuid(ids.job_uuid(self.job_name), name))
@@ -118,7 +121,8 @@ class Run:
 class Job:
     """A job. `registered` is what code last said of it; `first_seen` holds until it is planned for the first time.
 
-    `last_attempt_at` and `last_success_at` are those of runs that were deleted.
+    `last_attempt_at` and `last_success_at` are those of runs that were deleted. `paused_run` is the number of the
+    newest row of a pause that goes on.
     """
 
     name: str
@@ -141,6 +145,7 @@ class Job:
     registered: tuple[Any, ...] | None = None
     last_attempt_at: datetime | None = None
     last_success_at: datetime | None = None
+    paused_run: int | None = None
 
     @property
     def asleep(self) -> bool:
@@ -167,8 +172,31 @@ class Node:
 
 
 @dataclass
+class Kept:
+    """A hook, and when a node last said that it has it."""
+
+    hook: Hook
+    seen_at: datetime
+
+
+@dataclass
+class Thread:
+    """A thread that works although its attempt has ended."""
+
+    key: ThreadKey
+    run_id: str
+    job_name: str
+    task_name: str
+    node: str
+    since: datetime
+
+
+@dataclass
 class Catalog:
-    """Everything there is. `runs` stand in birth order; `held` are the incarnations whose liveness lock is taken."""
+    """Everything there is. `runs` stand in birth order; `held` are the incarnations whose liveness lock is taken.
+
+    `deleted` are the runs that are gone; `notices` are ends that hooks wait for, each with the node that delivers it.
+    """
 
     jobs: dict[str, Job] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
@@ -178,7 +206,12 @@ class Catalog:
     nodes: dict[str, Node] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     output: dict[tuple[str, int], OutputChunk] = field(default_factory=dict)
+    threads: list[Thread] = field(default_factory=list)
     born: int = 0
+    deleted: list[Run] = field(default_factory=list)
+    hooks: dict[str, Kept] = field(default_factory=dict)
+    notices: dict[int, tuple[Notice, str | None]] = field(default_factory=dict)
+    noticed: int = 0
 
     def snapshot(self) -> Catalog:
         """A copy to go back to; definitions never change, so both share them."""
@@ -214,7 +247,9 @@ class Catalog:
                 job.last_success_at = latest(job.last_success_at, run.succeeded_at)
         numbers = {run.number for run in gone}
         self.runs = [run for run in self.runs if run.number not in numbers]
+        self.deleted += gone
         self.output = {key: chunk for key, chunk in self.output.items() if chunk.run_no not in numbers}
+        self.threads = [thread for thread in self.threads if thread.key.run_no not in numbers]
 
     def next_number(self) -> int:
         self.born += 1
@@ -249,13 +284,32 @@ class Work:
             job.moved_to,
             job.covered_until,
             job.first_seen and own is not None and defined_late(own, job.created_at),
-            tuple(self.as_active(run) for run in self.catalog.active(job.name)),
+            tuple(self.active(job.name)),
             definition.former,
+            self.newest_paused(job),
         )
 
-    def as_active(self, run: Run) -> ActiveRun:
-        """The run as the overlap policy sees it, with a handler that it waits for in vain."""
-        found = run.as_active()
+    def newest_paused(self, job: Job) -> PauseRow | None:
+        run = next((run for run in self.catalog.runs if run.number == job.paused_run), None)
+        if run is None:
+            return None
+        return PauseRow(run.scheduled_time, run.covers_to or run.scheduled_time, run.covers_from, run.count)
+
+    def active(self, job_name: str) -> list[ActiveRun]:
+        """The job's runs that have not ended, or whose thread still works, as the overlap policy sees them."""
+        threads = self.catalog.threads
+        return [
+            self._as_active(run)
+            for run in self.catalog.runs
+            if run.job_name == job_name and (not run.ended or any(each.run_id == run.run_id for each in threads))
+        ]
+
+    def _as_active(self, run: Run) -> ActiveRun:
+        """The run with the node where a thread of it works, and a handler that it waits for in vain."""
+        nodes = [each.node for each in self.catalog.threads if each.run_id == run.run_id]
+        names = [self.catalog.nodes[node].name or node if node in self.catalog.nodes else node for node in nodes]
+        waits = run.ended or run.waiting_for == "previous_run"
+        found = run.as_active(names[0] if names and waits else None)
         live = self.live_handlers()
         if live is None or not (found.state is RunState.PENDING and found.judged):
             return found

@@ -29,15 +29,21 @@ from horae.store.records import (
     Defined,
     Dispatched,
     History,
+    Hook,
+    HookRecord,
     JobRecord,
     NodeRecord,
+    Notice,
     OutputChunk,
+    Passed,
     Planned,
     Pulse,
     Rows,
     RunRecord,
     Settled,
     Settlement,
+    ThreadKey,
+    ThreadRecord,
     Totals,
 )
 from horae.store.vault import Identity
@@ -46,6 +52,7 @@ from horae.testing import (
     model_define,
     model_keep,
     model_operate,
+    model_outbox,
     model_plan,
     model_progress,
     model_show,
@@ -53,6 +60,7 @@ from horae.testing import (
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_moves import hand_over_all
 from horae.testing.model_state import Catalog, Node, Work
+from horae.testing.model_threads import remove_threads, thread_records, threads_of
 
 if TYPE_CHECKING:
     from horae.store.port import Store
@@ -73,6 +81,7 @@ def atomic(verb: Verb[Parameters, Answer]) -> Verb[Parameters, Answer]:
         except BaseException:
             store.catalog = before
             raise
+        store.note_ends(before, args)
         await store.announce(before)
         return answer
 
@@ -93,6 +102,7 @@ class ModelStore:
         self._latest: datetime | None = None
         self._changes = 0
         self._changed = asyncio.Condition()
+        self._listener: Callable[[Sequence[Passed]], None] | None = None
 
     def _work(self) -> Work:
         now = whole_milliseconds(self._clock(), "now")
@@ -101,6 +111,18 @@ class ModelStore:
 
     async def now(self) -> datetime:
         return self._work().now
+
+    def observe(self, listener: Callable[[Sequence[Passed]], None] | None) -> None:
+        self._listener = listener
+
+    def note_ends(self, before: Catalog, args: Sequence[Any]) -> None:
+        """Writes notices of what a verb ended, and tells of what nobody reports: the owners of settled runs do."""
+        model_outbox.note_ends(before, self.catalog)
+        given = args[1] if len(args) > 1 and isinstance(args[1], Sequence) else ()
+        reported = {each.run_id for each in given if isinstance(each, Settlement)}
+        passed = model_outbox.passed_between(before, self.catalog, reported, self._work().now)
+        if self._listener is not None and passed:
+            self._listener(passed)
 
     async def announce(self, before: Catalog) -> None:
         """Wakes those who wait in `changed` if jobs, runs or pools are not as they were; heartbeats wake nobody."""
@@ -144,7 +166,9 @@ class ModelStore:
         expected: Mapping[str, int] | None = None,
         reason: str | None = None,
         update: Update | None = None,
+        keeps_state: Collection[str] = (),
     ) -> tuple[Defined, ...]:
+        specs = model_define.stated(self._work(), specs, keeps_state)
         return model_define.define(
             self._work(), specs, by=by, source=source, defaults=defaults, expected=expected, update=update
         )
@@ -212,13 +236,17 @@ class ModelStore:
             row.details = dict(details)
 
     @atomic
-    async def heartbeat(self, node: UUID, known: Mapping[str, int]) -> Pulse:
+    async def heartbeat(
+        self, node: UUID, known: Mapping[str, int], working: Collection[ThreadKey] | None = None
+    ) -> Pulse:
         work, own = self._work(), str(node)
         row = work.catalog.nodes.get(own)
         if row is None or row.state != "ALIVE":
             return Pulse(work.now, expelled=True)
         row.counter += 1
         row.heartbeat_at = work.now
+        if working is not None:
+            remove_threads(work, [thread for thread in threads_of(work, own) if thread.key not in working])
         owned = work.catalog.owned(own)
         held = {run.run_id: run.fence for run in owned}
         lost = tuple(run_id for run_id, fence in known.items() if held.get(run_id) != fence)
@@ -230,6 +258,11 @@ class ModelStore:
         return Pulse(work.now, released=tuple(run.run_id for run in strangers), lost=lost, cancels=cancels)
 
     @atomic
+    async def end_threads(self, node: UUID, ended: Collection[ThreadKey]) -> int:
+        work = self._work()
+        return remove_threads(work, [thread for thread in threads_of(work, str(node)) if thread.key in ended])
+
+    @atomic
     async def leave(self, node: UUID) -> int:
         work, own = self._work(), str(node)
         row = work.catalog.nodes.get(own)
@@ -239,6 +272,7 @@ class ModelStore:
         for run in owned:
             model_progress.release(work, run, started=True)
         hand_over_all(work)
+        remove_threads(work, threads_of(work, own))
         row.state = "STOPPED"
         row.ended_at = work.now
         work.catalog.held.discard(own)
@@ -283,11 +317,36 @@ class ModelStore:
 
     @atomic
     async def sweep(self, limit: int = 500, *, handler_grace: timedelta = HANDLER_GRACE) -> int:
-        return model_operate.sweep(self._work(), limit, handler_grace)
+        work = self._work()
+        model_outbox.expire(work)
+        return model_operate.sweep(work, limit, handler_grace)
 
     @atomic
     async def retain(self, older_than: timedelta, limit: int = 5000) -> int:
         return model_operate.retain(self._work(), older_than, limit)
+
+    # ---- hooks -------------------------------------------------------------------------------------------------------
+
+    @atomic
+    async def register_hooks(self, hooks: Sequence[Hook]) -> None:
+        model_outbox.register(self._work(), hooks)
+
+    @atomic
+    async def drop_hooks(self, hook_ids: Sequence[str]) -> None:
+        model_outbox.drop(self._work(), hook_ids)
+
+    async def hooks(self) -> tuple[HookRecord, ...]:
+        return model_outbox.records(self.catalog)
+
+    @atomic
+    async def claim_notices(
+        self, node: UUID, hook_ids: Sequence[str], *, held: Sequence[int] = (), limit: int = 100
+    ) -> tuple[Notice, ...]:
+        return model_outbox.claim(self._work(), node, hook_ids, held, limit)
+
+    @atomic
+    async def delete_notices(self, node: UUID, numbers: Sequence[int]) -> int:
+        return model_outbox.delete(self._work(), node, numbers)
 
     @atomic
     async def write_output(self, chunks: Sequence[OutputChunk]) -> None:
@@ -363,6 +422,9 @@ class ModelStore:
     async def nodes(self) -> tuple[NodeRecord, ...]:
         nodes = self.catalog.nodes.values()
         return tuple(model_show.node_record(self.catalog, node) for node in nodes if node.state != "STOPPED")
+
+    async def threads(self, limit: int = 1000) -> tuple[ThreadRecord, ...]:
+        return thread_records(self.catalog, limit)
 
     async def read_output(self, attempt_id: str) -> str:
         pieces = sorted(

@@ -7,9 +7,9 @@
 A declarative Scheduler is simulated the same way; its `initialize` and `stop` are awaited inside the block, and `stop`
 lets time pass until its callbacks have ended.
 
-Time passes only inside `advance` and `jump`. Async tasks live on simulated time: `asyncio.sleep(3600)` is an hour of it
-and takes no time at all. Sync tasks take none. Tasks with a process of their own, and a PostgreSQL store, are waited
-for while the clock stands still.
+Time passes only inside `advance` and `jump`, and while `app.wait` is awaited. Async tasks live on simulated time:
+`asyncio.sleep(3600)` is an hour of it and takes no time at all. Sync tasks take none. Tasks with a process of their
+own, and a PostgreSQL store, are waited for while the clock stands still.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from horae.app.horae import Horae
 from horae.app.loading import finder
 from horae.app.stores import make_driver, ready
 from horae.control.service import Kept
+from horae.core.declarative import task_name
 from horae.core.duration import DurationLike, parse_duration
 from horae.core.instant import aware
 from horae.declarative.scheduler import Scheduler
@@ -42,6 +43,7 @@ from horae.testing.faults import Faults, FaultyCatalog
 from horae.testing.holding import held
 from horae.testing.turns import Turns
 from horae.testing.virtual_loop import VirtualLoop
+from horae.testing.waiters import Waiters
 
 Answer = TypeVar("Answer")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,7 +63,8 @@ LONGEST_STOP = 30 * 86_400.0
 
 
 class Started(NamedTuple):
-    """One start of a task, as `advance` and `jump` list them."""
+    """One start of a task, as `advance` and `jump` list them. `job` is the catalog's name for the job; `task` is the
+    task's name, for a declarative scheduler as it was registered."""
 
     job: str
     task: str
@@ -92,6 +95,8 @@ class Simulation:
         self._tuning = replace(self._app.tuning, **{**KEEPING, **(settings or {})})
         self._loop = VirtualLoop(seed)
         self._turns = Alternation(self._loop)
+        self._waiters = Waiters(self._turns)
+        self._moving = asyncio.Lock()
         self._starts: list[Started] = []
         self._home: _SimulatedHome | None = None
         self._before: Home | None = None
@@ -107,27 +112,51 @@ class Simulation:
     async def advance(self, duration: DurationLike) -> list[Started]:
         """Passes through every moment of `duration`; returns the starts since the last call."""
         seconds = parse_duration(duration, name="duration").total_seconds()
-        return await self._run(self._loop.run_to, self._loop.time() + seconds)
+        return await self._run(self._loop.run_to, lambda: seconds)
 
     async def jump(self, at: datetime | DurationLike) -> list[Started]:
         """Moves the clock in one step, to a time or by a duration: a suspend, a late look. Then what is due is done."""
-        target = at if isinstance(at, datetime) else self.now + parse_duration(at, name="at")
-        seconds = (aware(target, "at") - self.now).total_seconds()
-        if seconds < 0:
-            raise InvalidInput(
-                f"Cannot jump back to {shown(target)}", hint="Use set_clock for a clock that is set back."
-            )
-        return await self._run(self._loop.jump_to, self._loop.time() + seconds)
+        step = aware(at, "at") if isinstance(at, datetime) else parse_duration(at, name="at")
+
+        def seconds() -> float:
+            left = (step - self.now if isinstance(step, datetime) else step).total_seconds()
+            if left < 0:
+                raise InvalidInput(
+                    f"Cannot jump back to {shown(at)}", hint="Use set_clock for a clock that is set back."
+                )
+            return left
+
+        return await self._run(self._loop.jump_to, seconds)
 
     async def set_clock(self, at: datetime) -> list[Started]:
         """Sets the store's clock, forward or back, as an operator might; no time passes."""
-        self._skew += aware(at, "at") - self.now
-        return await self._run(self._loop.run_to, self._loop.time())
+        target = aware(at, "at")
 
-    async def _run(self, move: Callable[[float], None], to: float) -> list[Started]:
-        self._check_open()
-        await self._turns.call(move, to)
-        return self._taken()
+        def seconds() -> float:
+            self._skew += target - self.now
+            return 0.0
+
+        return await self._run(self._loop.run_to, seconds)
+
+    async def _run(self, move: Callable[[float], bool], seconds: Callable[[], float]) -> list[Started]:
+        """Moves time by that many seconds. Wherever something comes true that another task of the running loop waits
+        for, time stands still until that task has done its part."""
+        if asyncio.get_running_loop() is self._loop:
+            raise Conflict(
+                "A simulated task tried to move the simulation's time, in which it runs itself",
+                hint="Await asyncio.sleep(…) in the task; call advance and jump in the test.",
+            )
+        async with self._moving:
+            self._check_open()
+            await self._waiters.settled()
+            to = self._loop.time() + seconds()
+            is_there = await self._turns.call(move, to)
+            while not is_there:
+                await self._waiters.settled()
+                self._check_open()
+                # That task may itself have awaited app.wait, which moves time.
+                is_there = await self._turns.call(self._loop.run_to, max(to, self._loop.time()))
+            return self._taken()
 
     def _taken(self) -> list[Started]:
         starts, self._starts = self._starts, []
@@ -139,7 +168,7 @@ class Simulation:
         if self._app.engine is not None:
             raise Conflict("This app runs already; a simulation would run it a second time", hint="Stop it first.")
         self._before = self._app.home
-        self._home = _SimulatedHome(self._turns, self._make, self._ready)
+        self._home = _SimulatedHome(self._turns, self._waiters, self._make, self._ready)
         self._home.keeps_store = self._app.url == "sqlite://"
         self._app.home = self._home
         self._listening = self._app.events.listen(self._started, AttemptStarted)
@@ -171,6 +200,8 @@ class Simulation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            self._waiters.end()
+            await self._waiters.settled()
             if kind is None and self._scheduler is not None:
                 await self._scheduler.stop()
             elif kind is None:
@@ -214,7 +245,8 @@ class Simulation:
             self._scheduler.app.leave_simulation()
 
     def _started(self, event: AttemptStarted) -> None:
-        self._starts.append(Started(event.job, event.task, self.now))
+        task = event.task if self._scheduler is None else task_name(event.job)
+        self._starts.append(Started(event.job, task, self.now))
 
     def _check_open(self) -> None:
         if self._app.home is not self._home:
@@ -290,17 +322,34 @@ class _HeldProcesses(Processes):
 class _SimulatedHome(Home):
     """The store lives in the virtual loop; whoever calls from outside has it run until the answer is there."""
 
-    def __init__(self, turns: Alternation, make: Callable[[], Any], prepare: Callable[[Any], Awaitable[None]]) -> None:
+    look_every = 600.0
+    """A change in the simulation wakes a ticker at once."""
+
+    def __init__(
+        self,
+        turns: Alternation,
+        waiters: Waiters,
+        make: Callable[[], Any],
+        prepare: Callable[[Any], Awaitable[None]],
+    ) -> None:
         super().__init__(make, prepare)
         self.keeps_store = False
         self._turns = turns
+        self._waiters = waiters
         self._loop = turns.loop
 
     async def call(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         self.refuse_inside_transaction()
         if asyncio.get_running_loop() is self._turns.loop:
             return await work(await self.store())
-        return await self._turns.call(self._turns.loop.run_through, self._there(work))
+        # The coroutine is made when its turn comes: a call that is cancelled before that leaves none behind.
+        return await self._waiters.call(lambda: self._turns.loop.run_through(self._there(work)))
+
+    async def wait_for(self, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer | None:
+        self.refuse_inside_transaction()
+        if asyncio.get_running_loop() is self._turns.loop:
+            return await work()
+        return await self._waiters.wait_for(work)
 
     def call_blocking(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
         self.refuse_inside_transaction()

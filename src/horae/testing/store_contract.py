@@ -17,6 +17,7 @@ none, tests of a task's own statements where there is no `sql`.
 
 from __future__ import annotations
 
+from horae.testing.contract_arrival import ArrivalContract
 from horae.testing.contract_declaring import DeclaringContract
 from horae.testing.contract_definitions import DefinitionContract
 from horae.testing.contract_dispatching import DispatchContract
@@ -25,13 +26,17 @@ from horae.testing.contract_joining import JoiningContract
 from horae.testing.contract_keeping import KeepingContract
 from horae.testing.contract_metering import MeteringContract
 from horae.testing.contract_nodes import NodeContract
+from horae.testing.contract_once import OnceContract
 from horae.testing.contract_operations import OperationContract
+from horae.testing.contract_outbox import OutboxContract
 from horae.testing.contract_overlap import OverlapContract
 from horae.testing.contract_owing import OwingContract
+from horae.testing.contract_pause import PauseContract
 from horae.testing.contract_planning import PlanningContract
 from horae.testing.contract_reading import ReadingContract
 from horae.testing.contract_settling import SettlingContract
 from horae.testing.contract_sleeping import SleepingContract
+from horae.testing.contract_threads import ThreadContract
 from horae.testing.contract_updating import UpdatingContract
 
 __all__ = ["StoreContract"]
@@ -40,18 +45,23 @@ __all__ = ["StoreContract"]
 class StoreContract(
     DefinitionContract,
     UpdatingContract,
+    OnceContract,
     DeclaringContract,
     SleepingContract,
     OwingContract,
     PlanningContract,
+    ArrivalContract,
+    PauseContract,
     OverlapContract,
     DispatchContract,
     SettlingContract,
+    ThreadContract,
     JoiningContract,
     OperationContract,
     NodeContract,
     KeepingContract,
     GoneContract,
+    OutboxContract,
     ReadingContract,
     MeteringContract,
 ):

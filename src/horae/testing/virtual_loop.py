@@ -77,6 +77,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._now = 0
         self._limit = _UNLIMITED
         self._passes_limit = self._resting = self._interrupted = self._has_due = False
+        self._pause_wanted = self._paused = False
         self._timers: list[_Timer] = []
         self._late_timers: list[_Timer] = []
         self._timers_set = 0
@@ -126,22 +127,35 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
-    def run_to(self, limit: float) -> None:
+    def run_to(self, limit: float) -> bool:
         """Passes through every timer up to and including `limit` in order, until nothing is ready; then it is `limit`.
-        While work is held it goes on waiting, for real."""
+        While work is held it goes on waiting, for real. Returns False where `pause` stopped it before that."""
         tick = self._tick_from_now(limit)
         self._drive(tick, passes_limit=True)
+        if self._paused:
+            return False
         self._now = tick
         new, self._raised = self.failures[self._raised :], len(self.failures)
         if new and self.strict:
             errors = [each.get("exception") or RuntimeError(each.get("message")) for each in new]
             raise BaseExceptionGroup("Nobody awaited what failed in the loop", errors)
+        return True
 
-    def jump_to(self, at: float) -> None:
-        """Moves time to `at` in one step, as a suspend or a late poll does: what came due fires late, in its order."""
+    def jump_to(self, at: float) -> bool:
+        """Moves time to `at` in one step, as a suspend or a late poll does: what came due fires late, in its order.
+        Returns False where `pause` stopped it; `run_to(at)` does the rest."""
         self._now = self._tick_from_now(at)
         self._has_due = True
-        self.run_to(at)
+        return self.run_to(at)
+
+    def run_ready(self) -> None:
+        """Runs what is ready, and what that makes ready, until nothing is. Time does not move."""
+        self._drive(self._now)
+
+    def pause(self) -> None:
+        """Stops the `run_to` under way, or else the next one, before it moves time: once all is done that can be done
+        at this moment. A later `run_to` goes on from there."""
+        self._pause_wanted = True
 
     def run_through(self, coroutine: Coroutine[Any, Any, _T], *, limit: float = 60.0) -> _T:
         """Runs until the coroutine is done, and answers what it answers or raises.
@@ -180,9 +194,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _drive(self, limit: int, *, passes_limit: bool = False, until: asyncio.Task[Any] | None = None) -> None:
         """Runs until nothing is left to do up to `limit`, or the task is done. `passes_limit`: time will move to it in
         any case, so timers of the background need no moments of their own."""
-        self._limit, self._passes_limit, self._resting = limit, passes_limit, False
+        self._limit, self._passes_limit = limit, passes_limit
+        self._resting = self._paused = False
         try:
-            while not (self._resting or self._interrupted or (until is not None and until.done())):
+            while not (self._resting or self._paused or self._interrupted or (until is not None and until.done())):
                 self.run_forever()
         finally:
             self._limit, self._passes_limit = _UNLIMITED, False
@@ -299,6 +314,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if self._ready:
                 return
             if held:
+                continue
+            if self._pause_wanted and self._passes_limit:
+                self._pause_wanted = False
+                self._paused = self._stopping = True
                 continue
             self._drop_cancelled()
             moment = self._timers[0][0] if self._timers else _NEVER

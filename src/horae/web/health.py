@@ -2,7 +2,8 @@
 
 `/healthz` is red, with status 503, when an occurrence is overdue and nobody decided about it, when the catalog cannot
 be reached, and when this process' engine has failed: not merely when the process is dead. It is degraded, with status
-200, when runs wait for something that neither time nor other runs will give them. Anyone gets the verdict and counts;
+200, when runs wait for something that neither time nor other runs will give them, and when threads work although their
+attempts have ended. Anyone gets the verdict and counts;
 names are for callers who may see every job.
 """
 
@@ -20,8 +21,10 @@ from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.control.wait_facts import StuckRun, stuck_now
+from horae.control.overrun_facts import OverlongRun, overlong_now
+from horae.control.wait_facts import StuckRun, stuck_now, threads_now
 from horae.core.access import Privilege
+from horae.core.wait import Thread
 from horae.errors import HoraeError
 from horae.web.entering import Entrance
 from horae.web.problems import Refused
@@ -54,8 +57,8 @@ class Checkup:
         found = await self._health()
         if not await self._is_known(request):
             found = Health(status=found.status, reasons=found.reasons)
-        elif "waiting" in found.details and not await self._sees_all(request):
-            details = {name: value for name, value in found.details.items() if name != "waiting"}
+        elif not _NAMING.isdisjoint(found.details) and not await self._sees_all(request):
+            details = {name: value for name, value in found.details.items() if name not in _NAMING}
             found = Health(status=found.status, reasons=found.reasons, details=details)
         return _told(found)
 
@@ -119,12 +122,34 @@ class Checkup:
                 "oldest_unstarted": _stamp(overdue.oldest_unstarted),
             }
             if not reasons:
-                stuck = await self._stuck()
+                if overdue.unreadable:
+                    count = len(overdue.unreadable)
+                    reasons.append(f"{count} job{'' if count == 1 else 's'} whose definition cannot be read")
+                    details["unreadable"] = list(overdue.unreadable[:_MOST_NAMED])
+                stuck, overlong = await self._stuck(), await self._overlong()
                 reasons += [f"{count} waiting for {reason}" for reason, count in _counted(stuck).items()]
+                if overlong:
+                    reasons.append(f"{len(overlong)} run{'' if len(overlong) == 1 else 's'} unusually long")
+                    details["overlong"] = [
+                        {"run": run.run_id, "job": run.job, "detail": run.reason} for run in overlong[:_MOST_NAMED]
+                    ]
                 details["waiting"] = [
                     {"run": run.run_id, "job": run.job, "for": run.reason, "detail": run.detail}
                     for run in stuck[:_MOST_NAMED]
                 ]
+                threads = await self._threads()
+                if threads:
+                    reasons.append(f"{len(threads)} thread{'' if len(threads) == 1 else 's'} working past a stop")
+                    details["threads"] = [
+                        {
+                            "run": thread.run_id,
+                            "job": thread.job,
+                            "task": thread.task,
+                            "node": thread.node,
+                            "hint": 'give the task isolation="process", or have it call run.check_cancelled()',
+                        }
+                        for thread in threads[:_MOST_NAMED]
+                    ]
                 return Health(status="degraded" if reasons else "ok", reasons=reasons, details=details)
         return Health(status="red" if reasons else "ok", reasons=reasons, details=details)
 
@@ -136,6 +161,20 @@ class Checkup:
         except (HoraeError, TimeoutError):
             return []
 
+    async def _threads(self) -> Sequence[Thread]:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await threads_now(await self._site.store())
+        except (HoraeError, TimeoutError):
+            return ()
+
+    async def _overlong(self) -> list[OverlongRun]:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await overlong_now(await self._site.store())
+        except (HoraeError, TimeoutError):
+            return []
+
 
 def _counted(stuck: Sequence[StuckRun]) -> dict[str, str]:
     """How many runs wait for each thing, in words."""
@@ -144,6 +183,8 @@ def _counted(stuck: Sequence[StuckRun]) -> dict[str, str]:
 
 
 _MOST_NAMED = 20
+_NAMING = frozenset({"waiting", "threads", "unreadable", "overlong"})
+"""Details that name jobs."""
 _AWAY = "the catalog cannot be reached"
 _FAILED = "the engine of this process has failed"
 

@@ -49,7 +49,7 @@ OF_RUNS = (
     events.RunAbandoned,
     events.RunFreed,
 )
-OF_JOBS = (events.RunPassed, events.HandlerMissing)
+OF_JOBS = (events.RunPassed, events.HandlerMissing, events.DefinitionUnreadable)
 OF_ALL = (
     events.EngineStarted,
     events.EngineStopped,

@@ -152,14 +152,17 @@ class PostgresDriver:
         async with self._within(await self._opened(self._joining), made) as transaction:
             yield transaction
 
-    async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
-        """On a connection that is cleaned when it goes back, and never committed, so that nothing is left of it."""
-        await self._callers.reader()
+    async def select(self, sql: str, most: int, seconds: float, own: bool = False, /) -> Rows:  # noqa: FBT001, FBT002
+        """On a connection that is cleaned when it goes back, and never committed, so that nothing is left of it. Where
+        the login may not create the role that reads, what is its `own` is read as the login."""
+        as_login = not await self._callers.reader(optional=own)
         pool, connection = await self._borrowed(await self._opened(self._joining))
         try:
             async with translated(self.place):
                 now = await self._clock.begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            return await select(PostgresTransaction(connection, self._prepared, now), self._callers, sql, most, seconds)
+            transaction = PostgresTransaction(connection, self._prepared, now)
+            callers = None if as_login else self._callers
+            return await select(transaction, callers, sql, most, seconds)
         finally:
             await undo(connection)
             await pool.putconn(connection)

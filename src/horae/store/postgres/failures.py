@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import errors as postgres
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from horae.errors import (
     HoraeError,
+    InvalidStoreUrl,
     StoreConflict,
     StoreError,
     StoreFull,
@@ -30,8 +32,47 @@ def shown_place(url: str) -> str:
         parts = conninfo_to_dict(url)
     except psycopg.Error:
         return "the database"
-    port = f":{parts['port']}" if parts.get("port") else ""
+    port = f":{parts['port']}" if _is_port(str(parts.get("port") or "-")) else ""
     return f"the database {shown(str(parts.get('dbname', '')))} on {parts.get('host', 'this machine')}{port}"
+
+
+def check_address(url: str) -> None:
+    """Raises InvalidStoreUrl where an address is read otherwise than it was meant: a character of its password that has
+    a meaning in addresses was not encoded. The error has nothing of what psycopg read: that may be the password."""
+    hint = "In a user name and a password write / as %2F, ? as %3F, @ as %40, : as %3A, % as %25."
+    path = url.partition("://")[2].partition("/")[2].partition("?")[0]
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        raise InvalidStoreUrl(f"Invalid store {shown(url)}: it cannot be read as an address", hint=hint) from None
+    if "@" in path:
+        raise InvalidStoreUrl(f"Invalid store {shown(url)}: its user or password ends too early", hint=hint)
+    port = str(parts.get("port") or "")
+    if port and not _is_port(port):
+        message = "Invalid store: what follows the host and a colon is no port"
+        raise InvalidStoreUrl(
+            message, hint="Write postgresql://user@host:5432/database, with a password as user:PASSWORD@."
+        )
+
+
+def _is_port(text: str) -> bool:
+    """Of several hosts each has its own."""
+    return all(part.isdecimal() or not part for part in text.split(","))
+
+
+def without_password(url: str) -> str:
+    """The address of a database as its own programs take it, without its password. A text that is none is not said."""
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(url).items() if name != "password"}
+    except psycopg.Error:
+        return "ADDRESS"
+    if not url.startswith(("postgresql://", "postgres://")) or "," in parts.get("host", ""):
+        return make_conninfo(**parts)
+    user, host, port = parts.pop("user", ""), parts.pop("host", ""), parts.pop("port", "")
+    whose = f"{quote(user, safe='')}@" if user else ""
+    name = quote(parts.pop("dbname", ""), safe="")
+    more = f"?{urlencode(parts)}" if parts else ""
+    return f"postgresql://{whose}{quote(host, safe=':[].,-')}{f':{port}' if port else ''}/{name}{more}"
 
 
 @asynccontextmanager

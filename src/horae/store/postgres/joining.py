@@ -19,6 +19,7 @@ from horae.store import foreign
 from horae.store.driver import Parameters, Row
 from horae.store.postgres import running
 from horae.store.postgres.failures import translated
+from horae.store.postgres.plain_select import select_as_login
 from horae.store.postgres.running import THEIR_PLANNING, Callers
 from horae.store.postgres.transaction import PLANNING, SAFE_PATH, PostgresTransaction, Prepared
 from horae.store.records import Rows
@@ -106,9 +107,13 @@ class PostgresJoined(PostgresTransaction):
             self.now = await self._clock(self._connection)
 
 
-async def select(transaction: PostgresTransaction, callers: Callers, sql: str, most: int, seconds: float) -> Rows:
-    """One SELECT, on a connection that is cleaned afterwards; see `running.select`."""
+async def select(
+    transaction: PostgresTransaction, callers: Callers | None, sql: str, most: int, seconds: float
+) -> Rows:
+    """One SELECT, on a connection that is cleaned afterwards; see `running.select`. Without `callers` as the login."""
     _TOLD.add(transaction.connection)
+    if callers is None:
+        return await select_as_login(transaction, sql, most, seconds)
     return await running.select(transaction, callers, sql, most, seconds)
 
 

@@ -307,7 +307,7 @@ class Roles:
     async def _create_role(self, name: str, principal: str) -> None:
         if not self.place.may_create_roles:
             raise StoreRefused(
-                f"Horae's login {self.place.login} may not create roles, which users, roles and SELECT need",
+                f"Horae's login {self.place.login} may not create roles, which users, roles and SELECTs of users need",
                 hint=f"Run as a superuser: ALTER ROLE {sql.Identifier(self.place.login).as_string(None)} CREATEROLE",
             )
         await self._do("CREATE ROLE {} NOLOGIN", sql.Identifier(name))

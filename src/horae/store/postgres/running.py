@@ -21,13 +21,14 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, sql
 
-from horae.errors import HoraeError, InvalidInput, StatementFailed, StoreUnavailable, shown
+from horae.errors import HoraeError, InvalidInput, StatementFailed, StoreRefused, StoreUnavailable, shown
 from horae.store import foreign
 from horae.store.driver import Row
 from horae.store.postgres.roles import SCHEMA, Caller, Place, caller, ensure, here
 from horae.store.postgres.splitting import Piece, split
 from horae.store.postgres.transaction import SAFE_PATH, PostgresTransaction
 from horae.store.records import Rows
+from horae.store.rows import LARGEST_INTEGER
 from horae.store.vault import Identity
 
 LARGEST_SELECT = 16_000_000
@@ -88,12 +89,24 @@ class Callers:
         self._begin = begin
         self._place: Place | None = None
         self._reads = False
+        self._lacks_reader = False
 
-    async def reader(self) -> None:
-        """Sees to it, once, that the reader may read the catalog as it is now."""
-        if not self._reads:
+    async def reader(self, *, optional: bool = False) -> bool:
+        """Sees to it, once, that the reader may read the catalog as it is now. Where it is `optional`, the answer is
+        False if the login may not make it."""
+        if self._reads:
+            return True
+        if optional and self._lacks_reader:
+            return False
+        try:
             await self._make("")
-            self._reads = True
+        except StoreRefused:
+            self._lacks_reader = True
+            if optional:
+                return False
+            raise
+        self._reads = True
+        return True
 
     async def of(self, transaction: PostgresTransaction, principal: str | None) -> Caller:
         """The function of a principal (None: Horae's login; "": the reader), as it stands in this transaction.
@@ -135,7 +148,7 @@ async def run_text(
 ) -> Rows:
     """What `port.Joined.run_text` promises."""
     connection = transaction.connection
-    pieces = split(_writable(text))
+    pieces = split(writable(text))
     for piece in pieces or [Piece(0, text)]:
         foreign.check(piece.text, nested=True)
     found = await callers.of(transaction, None if identity.is_admin else identity.name)
@@ -164,7 +177,7 @@ async def run_text(
         )
     if not identity.is_admin:
         _check_left(late, missing)
-    return Rows([_values(line) for line in kept], _rowcount(pieces, counts, reads), _columns(shape), cut=cut)
+    return Rows([plain_values(line) for line in kept], _rowcount(pieces, counts, reads), _columns(shape), cut=cut)
 
 
 def _check_left(late: str | None, missing: int) -> None:
@@ -190,11 +203,11 @@ async def select(
 ) -> Rows:
     """One SELECT as the reader, in a transaction that takes no writes and is to be rolled back."""
     connection = transaction.connection
-    foreign.check_select(_writable(text), nested=True)
+    foreign.check_select(writable(text), nested=True)
     found = await callers.of(transaction, "")
     called = sql.SQL("SELECT kept, shape, cut FROM {}(%s, %s, %s)").format(sql.Identifier(SCHEMA, found.function))
     try:
-        await connection.execute(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
+        await connection.execute(f"SET LOCAL statement_timeout = {min(max(1, round(seconds * 1000)), LARGEST_INTEGER)}")
         cursor = await connection.execute(called, (text, most, LARGEST_SELECT), prepare=False)
         [(kept, shape, cut)] = await cursor.fetchall()
     except psycopg.errors.QueryCanceled as error:
@@ -204,13 +217,13 @@ async def select(
     except psycopg.Error as error:
         failure = _failure(error, connection, text, [Piece(0, text)])
         if isinstance(failure, StatementFailed):
-            hint = failure.hint or foreign.NOT_SHOWN
+            hint = failure.hint or foreign.select_hint(failure.message) or foreign.NOT_SHOWN
             raise InvalidInput(failure.message, hint=hint, details=failure.details) from error
         raise failure from error
-    return Rows([_values(line) for line in kept], len(kept), _columns(shape), cut=cut)
+    return Rows([plain_values(line) for line in kept], len(kept), _columns(shape), cut=cut)
 
 
-def _writable(text: object) -> str:
+def writable(text: object) -> str:
     """The text, if it is one that a server can be told."""
     try:
         if isinstance(text, str) and b"\0" not in text.encode():
@@ -257,7 +270,7 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object with its keys as they come: two columns may have one name."""
 
 
-def _values(line: str) -> tuple[Any, ...]:
+def plain_values(line: str) -> tuple[Any, ...]:
     return tuple(_plain(value) for _, value in json.loads(line, object_pairs_hook=_Pairs))
 
 

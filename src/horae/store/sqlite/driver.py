@@ -171,7 +171,7 @@ class SqliteDriver:
         """There is no way over a network to be spared here, and no statement that writes several tables."""
         return None
 
-    async def select(self, sql: str, most: int, seconds: float, /) -> Rows:
+    async def select(self, sql: str, most: int, seconds: float, own: bool = False, /) -> Rows:  # noqa: FBT001, FBT002
         """In a thread, which is told to stop when nobody waits for it any more, or the store is closed; in memory,
         where there is only this connection, at once."""
         if self.path == ":memory:":

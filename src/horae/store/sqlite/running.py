@@ -112,7 +112,8 @@ def select(connection: apsw.Connection, text: str, most: int, seconds: float, st
     except apsw.Error as error:
         failure = _failure(error, guard)
         if isinstance(failure, StatementFailed):
-            raise InvalidInput(failure.message, hint=failure.hint, details=failure.details) from error
+            hint = failure.hint or foreign.select_hint(failure.message)
+            raise InvalidInput(failure.message, hint=hint, details=failure.details) from error
         raise failure from error
     assert kept is not None
     return Rows(kept.rows, len(kept.rows), kept.columns, cut=kept.is_full)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from horae.core.access import Privilege, holds
 from horae.desk.asking import Nothing
 from horae.desk.shapes import Run
 from horae.desk.sights import Node, Overview, Spread
+from horae.desk.whole import MOST_FAILED
 from horae.errors import AccessDenied
 from horae.web.pages.runs import remark_of
 from horae.web.pictures.charts import columns, share
@@ -77,6 +79,8 @@ async def page(visit: Visit, request: Request) -> Response:
         hours=columns(seen.bars, seen.ended),
         measures=(_measure("Lag, from chosen time to start", seen.lag), _measure("Duration", seen.duration)),
         nodes=await _nodes(visit),
+        failed_url=f"/runs?{urlencode({'state': 'FAILED,FAILED_STALE', 'since': seen.failed_since})}",
+        most_failed=MOST_FAILED,
         is_new=_is_new(seen),
         first_job=FIRST_JOB,
     )

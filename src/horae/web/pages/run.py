@@ -12,7 +12,7 @@ from starlette.responses import Response
 from horae.desk.asking import OfAttempt, ThatRun
 from horae.desk.shapes import Output, Report, Task, WholeRun
 from horae.errors import NotFound
-from horae.web.pages.runs import origin_text, waits_text
+from horae.web.pages.runs import origin_text, repeats_error, waits_text
 from horae.web.pictures.gantt import chart
 from horae.web.pictures.letters import pretty, readable
 from horae.web.pictures.moments import moment, seconds_between
@@ -38,6 +38,7 @@ class Try:
     ended_at: str | None
     seconds: float | None
     error: str
+    trace: str
     is_last: bool
 
     @property
@@ -68,6 +69,7 @@ def tries(report: Report, now: str) -> tuple[Try, ...]:
             each.ended_at,
             seconds_between(each.started_at, each.ended_at or (now if each.state == "RUNNING" else None)),
             readable(each.error, _ERROR_SHOWN) if each.error else "",
+            readable(each.traceback, _ERROR_SHOWN) if each.traceback else "",
             is_last=each is task.attempts[-1],
         )
         for task in report.tasks
@@ -93,12 +95,17 @@ def outcomes(tasks: Sequence[Task]) -> tuple[Outcome, ...]:
             task.name,
             task.state,
             None if task.result is None else pretty(task.result),
-            readable(task.reason or "", 2_000),
+            "" if _has_error(task) else readable(task.reason or "", 2_000),
             task.cancelled_by,
         )
         for task in tasks
-        if task.result is not None or task.reason or task.cancelled_by
+        if task.result is not None or (task.reason and not _has_error(task)) or task.cancelled_by
     )
+
+
+def _has_error(task: Task) -> bool:
+    """Whether its last attempt says why it failed: then its reason is the same."""
+    return bool(task.attempts and task.attempts[-1].error)
 
 
 def tail(output: Output | None) -> tuple[str, bool]:
@@ -120,6 +127,7 @@ async def page(visit: Visit, request: Request) -> Response:
     output = await _output(visit, shown)
     text, is_cut = tail(output)
     run = whole.run
+    error = readable(run.error or "", _ERROR_SHOWN) if tone(run.state) in ("bad", "warn") else ""
     return render(
         "run.html",
         visit,
@@ -132,8 +140,11 @@ async def page(visit: Visit, request: Request) -> Response:
         origin=origin_text(run.origin, is_recovery=run.is_recovery),
         lag=whole.report.lag_seconds,
         duration=run.duration_seconds,
-        reason=readable(run.reason or "", 4_000),
-        error=readable(run.error or "", _ERROR_SHOWN) if tone(run.state) in ("bad", "warn") else "",
+        # The notice of the error says the same, at length.
+        reason="" if error and repeats_error(run) else readable(run.reason or "", 4_000),
+        summary=readable(whole.report.summary, 4_000),
+        replay_reason=readable(run.replay_reason or "", 4_000),
+        error=error,
         waits=waits_text(run) if run.waiting_for else "",
         chart=chart(whole.report, run.state, now),
         tries=all_tries,

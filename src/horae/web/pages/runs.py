@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from horae.core.attempt import one_line
 from horae.core.lifecycle import RunState
 from horae.desk.asking import ListRuns
 from horae.desk.shapes import Run
@@ -18,7 +19,7 @@ from horae.web.pictures.letters import readable
 from horae.web.pictures.moments import seconds_between
 from horae.web.rendering import address, render
 from horae.web.site import Visit
-from horae.web.wording import label, tone
+from horae.web.wording import label, plural, tone, utc_text
 
 PAGE_SIZE = 50
 _FAILURES = f"{RunState.FAILED},{RunState.FAILED_STALE},{RunState.COMPLETED_WITH_ERRORS}"
@@ -62,10 +63,17 @@ def origin_text(origin: str, *, is_recovery: bool = False) -> str:
 
 def remark_of(run: Run) -> str:
     if run.error and tone(run.state) in ("bad", "warn"):
-        return first_line(run.error)
+        return first_line((run.reason or "") if repeats_error(run) else run.error)
     if run.waiting_for:
         return first_line(waits_text(run))
-    return first_line(run.reason or "")
+    if run.count > 1:
+        return first_line(f"{run.reason or 'ended'} {plural(run.count, 'time')}, up to {utc_text(run.covers_to)}")
+    return first_line(run.reason or (f"replay: {run.replay_reason}" if run.replay_reason else ""))
+
+
+def repeats_error(run: Run) -> bool:
+    """Whether the run's reason is its error, on one line."""
+    return bool(run.reason and run.error and run.reason.startswith(one_line(run.error)))
 
 
 def waits_text(run: Run) -> str:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from horae.core.constraint import clauses_text
 from horae.core.distribution import Distribution, sampler
 from horae.errors import HoraeError
 from horae.web.pictures.moments import moment
 from horae.web.wording import length_text
 
-MOST_CANDIDATES = 64
+MOST_CANDIDATES = 65
 _SAMPLES, _BINS = 4_000, 60
 _HEIGHT = 100.0
 
@@ -101,7 +102,7 @@ def _facts(found: dict[str, Any]) -> tuple[tuple[str, str], ...]:
         ("seed hash", found["seed_hash"]),
     ]
     facts += [
-        (side, "; ".join(f"{kind}={text}" for kind, text in clauses.items()))
+        (side, clauses_text(clauses))
         for side in ("only", "avoid")
         for clauses in found.get("constraints", {}).get(side, ())
     ]

@@ -25,6 +25,7 @@ taken AS MATERIALIZED (
         AND NOT r.limited
         AND (r.deadline_at IS NULL OR r.deadline_at >= (SELECT now FROM clock))
         AND (:handlers::jsonb IS NULL OR r.requires IS NULL OR r.requires::jsonb <@ :handlers::jsonb)
+        AND (:faulty::jsonb IS NULL OR NOT :faulty::jsonb @> jsonb_build_array(jsonb_build_array(r.job_uuid, r.version)))
         AND (SELECT count(*) FROM holder) = 1 AND NOT (SELECT some_due FROM limits)
     ORDER BY r.not_before, r.run_no
     LIMIT :limit

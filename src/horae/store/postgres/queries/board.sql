@@ -149,6 +149,30 @@ SELECT
 FROM sys.jobs j
 WHERE j.job_uuid = ANY (:jobs::uuid[]);
 
+-- name: half_deleted_jobs
+-- Jobs of which versions or open runs are left, and neither a row nor a tombstone: somebody deleted rows by hand.
+SELECT
+    l.job_uuid,
+    (SELECT v.definition FROM sys.job_versions v WHERE v.job_uuid = l.job_uuid ORDER BY v.version DESC LIMIT 1),
+    (SELECT count(*) FROM sys.job_runs r WHERE r.job_uuid = l.job_uuid),
+    (SELECT count(*) FROM sys.job_runs r WHERE r.job_uuid = l.job_uuid AND r.completed_at IS NULL)
+FROM (
+    SELECT job_uuid FROM sys.job_versions
+    UNION
+    SELECT job_uuid FROM sys.job_runs WHERE completed_at IS NULL
+) l
+WHERE NOT EXISTS (SELECT 1 FROM sys.jobs j WHERE j.job_uuid = l.job_uuid)
+    AND NOT EXISTS (SELECT 1 FROM sys.job_tombstones t WHERE t.job_uuid = l.job_uuid)
+ORDER BY l.job_uuid
+LIMIT :limit;
+
+-- name: refused_requests
+SELECT job_name, field, error, applied_at, requested_by
+FROM sys.schedule_requests
+WHERE error IS NOT NULL AND applied_at >= :since
+ORDER BY request_no DESC
+LIMIT :limit;
+
 -- name: list_dependents
 SELECT j.job_uuid FROM sys.job_dependencies d
 JOIN sys.jobs j ON j.job_uuid = d.job_uuid
@@ -202,6 +226,22 @@ WHERE r.run_no < :before AND r.run_no >= :first
     AND (:since::bigint IS NULL OR r.scheduled_time >= :since::bigint)
     AND (:until::bigint IS NULL OR r.scheduled_time < :until::bigint)
 ORDER BY r.run_no DESC
+LIMIT :limit;
+
+-- name: page_of_runs_between
+-- By the index of ids, which OFFSET 0 sees to: else all runs might be walked in the order of their numbers.
+SELECT run_no FROM (
+    SELECT r.run_no FROM sys.job_runs r
+    WHERE r.job_run_uuid BETWEEN :lowest::uuid AND :highest::uuid
+        AND (:jobs::uuid[] IS NULL OR r.job_uuid IN (SELECT unnest(:jobs::uuid[])))
+        AND (:states::text[] IS NULL OR r.state = ANY (:states::text[]))
+        AND (:origin::text IS NULL OR r.origin = :origin::text)
+        AND (:since::bigint IS NULL OR r.scheduled_time >= :since::bigint)
+        AND (:until::bigint IS NULL OR r.scheduled_time < :until::bigint)
+    OFFSET 0
+) found
+WHERE run_no < :before AND run_no >= :first
+ORDER BY run_no DESC
 LIMIT :limit;
 
 -- name: page_of_active_runs
@@ -259,7 +299,7 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.replay_reason,
     (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
      ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
     r.payload
@@ -280,7 +320,8 @@ ORDER BY r.run_no DESC;
 -- name: tally_of_job
 SELECT (scheduled_time - :since::bigint) / :step::bigint, state, sum(covers_count)::bigint
 FROM (
-    SELECT r.scheduled_time, r.state, r.covers_count FROM sys.job_runs r
+    SELECT r.scheduled_time, r.state, CASE WHEN r.reason = 'paused' THEN 1 ELSE r.covers_count END AS covers_count
+    FROM sys.job_runs r
     WHERE r.job_uuid = :job::uuid AND r.idempotency_key >= :since_key AND r.idempotency_key < :until_key
         AND r.scheduled_time >= :since::bigint AND r.scheduled_time < :until::bigint
     UNION ALL
@@ -292,7 +333,7 @@ GROUP BY 1, 2
 ORDER BY 1, state COLLATE "C";
 
 -- name: tally_of_jobs
-SELECT (r.completed_at - :since::bigint) / :step::bigint, r.state, sum(r.covers_count)::bigint
+SELECT (r.completed_at - :since::bigint) / :step::bigint, r.state, sum(CASE WHEN r.reason = 'paused' THEN 1 ELSE r.covers_count END)::bigint
 FROM sys.job_runs r
 WHERE r.completed_at >= :since::bigint AND r.completed_at < :until::bigint
     AND (:jobs::uuid[] IS NULL OR r.job_uuid IN (SELECT unnest(:jobs::uuid[])))
@@ -305,6 +346,12 @@ SELECT
     (SELECT o.job_name FROM sys.jobs o WHERE o.wake_at < :late::bigint ORDER BY o.wake_at, o.job_uuid LIMIT 1)
 FROM sys.jobs
 WHERE wake_at < :late::bigint;
+
+-- name: oldest_overdue_jobs
+SELECT job_uuid, version, job_name, wake_at FROM sys.jobs
+WHERE wake_at < :late
+ORDER BY wake_at, job_uuid
+LIMIT :limit;
 
 -- name: overdue_runs
 SELECT
@@ -344,3 +391,6 @@ FROM sys.attempt_output f
 JOIN sys.attempt_output o ON o.run_no = f.run_no AND o.position = f.position AND o.attempt_no = f.attempt_no
 WHERE f.attempt_uuid = :attempt::uuid AND f.chunk_no = 0 AND o.chunk_no >= :after
 ORDER BY o.chunk_no;
+
+-- name: jobs_timed
+SELECT job_name FROM sys.jobs WHERE timeout_seconds = :seconds ORDER BY job_name;

@@ -48,6 +48,38 @@ SELECT v.job_uuid, v.version, v.definition, v.defaults, v.former
 FROM jsonb_array_elements(:wanted::jsonb) AS wanted (pair)
 JOIN sys.job_versions v ON v.job_uuid = (pair ->> 0)::uuid AND v.version = (pair ->> 1)::bigint;
 
+-- name: versions_in_use
+-- Of these versions, those that are their job's present one, or that a run which has not ended is of.
+SELECT w.job_uuid, w.version
+FROM (
+    SELECT (pair ->> 0)::uuid AS job_uuid, (pair ->> 1)::bigint AS version
+    FROM jsonb_array_elements(:wanted::jsonb) AS wanted (pair)
+) w
+WHERE EXISTS (SELECT 1 FROM sys.jobs j WHERE j.job_uuid = w.job_uuid AND j.version = w.version)
+    OR EXISTS (
+        SELECT 1 FROM sys.job_runs r
+        WHERE r.job_uuid = w.job_uuid AND r.completed_at IS NULL AND r.version = w.version
+    );
+
+-- name: read_outlines
+-- What is known of jobs besides their definitions: name, namespace, owner, the names of their tasks.
+SELECT
+    n.job_uuid, n.job_name, coalesce(j.namespace, 'default'), u.user_name,
+    coalesce((
+        SELECT json_agg(t.task_name ORDER BY t.position) FROM sys.job_tasks t
+        WHERE t.job_uuid = n.job_uuid AND t.retired_at IS NULL
+    ), '[]')::text
+FROM (
+    SELECT job_uuid, job_name::text FROM sys.jobs WHERE job_uuid = ANY (:jobs::uuid[])
+    UNION
+    SELECT job_uuid, job_name FROM sys.job_tombstones WHERE job_uuid = ANY (:jobs::uuid[])
+) n
+LEFT JOIN sys.jobs j ON j.job_uuid = n.job_uuid
+LEFT JOIN sys.users u ON u.user_uuid = j.created_by_user_uuid;
+
+-- name: read_job_versions
+SELECT job_uuid, version FROM sys.jobs WHERE job_uuid = ANY (:jobs::uuid[]);
+
 -- name: read_defaults
 SELECT defaults FROM sys.job_versions WHERE job_uuid = :job::uuid AND version = :version;
 
@@ -90,7 +122,8 @@ UPDATE sys.jobs SET
     state = given.state, planned_until = given.planned_until, wake_at = given.wake_at, first_seen = given.first_seen,
     paused_until = given.paused_until, moved_slot = given.moved_slot, moved_to = given.moved_to,
     covered_until = given.covered_until, next_run_time = given.next_run_time,
-    last_enqueued_at = given.last_enqueued_at, pause_note = given.pause_note, updated_at = given.updated_at
+    last_enqueued_at = given.last_enqueued_at, pause_note = given.pause_note, updated_at = given.updated_at,
+    revision = jobs.revision + 1
 FROM :rows
 WHERE jobs.job_uuid = given.job_uuid;
 
@@ -103,8 +136,7 @@ FROM :rows
 WHERE jobs.job_uuid = given.job_uuid;
 
 -- name: cover_jobs(job_uuid uuid, covered_until bigint)
-UPDATE sys.jobs SET covered_until = greatest(jobs.covered_until, given.covered_until)
-FROM (SELECT job_uuid, max(covered_until) AS covered_until FROM :rows GROUP BY job_uuid) given
+UPDATE sys.jobs SET covered_until = given.covered_until FROM :rows
 WHERE jobs.job_uuid = given.job_uuid;
 
 -- name: set_registered(job_uuid uuid, registered text)
@@ -130,6 +162,19 @@ WHERE job_uuid = :job::uuid AND retired_at IS NULL AND task_uuid <> ALL (:kept::
 -- name: read_tombstones
 SELECT job_uuid, planned_until, last_version FROM sys.job_tombstones
 WHERE job_uuid = ANY (:jobs::uuid[]);
+
+-- name: read_leftovers
+-- What is kept of jobs that are not there: the last version, and the last slot that has a run.
+SELECT wanted.job_uuid, (
+    SELECT max(v.version) FROM sys.job_versions v WHERE v.job_uuid = wanted.job_uuid
+), (
+    SELECT r.scheduled_time FROM sys.job_runs r
+    WHERE r.job_uuid = wanted.job_uuid AND r.idempotency_key >= 'schedule:' AND r.idempotency_key < 'schedule;'
+    ORDER BY r.idempotency_key DESC LIMIT 1
+)
+FROM unnest(:jobs::uuid[]) AS wanted (job_uuid)
+WHERE EXISTS (SELECT 1 FROM sys.job_versions v WHERE v.job_uuid = wanted.job_uuid)
+    OR EXISTS (SELECT 1 FROM sys.job_runs r WHERE r.job_uuid = wanted.job_uuid);
 
 -- name: insert_tombstones(job_uuid uuid, job_name text, planned_until bigint, last_version bigint, dropped_at bigint, dropped_by text)
 INSERT INTO sys.job_tombstones AS t (job_uuid, job_name, planned_until, last_version, dropped_at, dropped_by)
@@ -210,11 +255,30 @@ INSERT INTO sys.audit (at, event, job_uuid, job_run_uuid, actor, outcome, detail
 SELECT at, event, job_uuid, job_run_uuid, actor, outcome, details, digest FROM :rows;
 
 -- name: open_requests
-SELECT r.request_no, j.job_name, r.job_uuid, r.field, r.value, r.requested_by
-FROM sys.schedule_requests r
-LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid
-WHERE r.applied_at IS NULL
-ORDER BY r.request_no;
+SELECT request_no, job_name, field, value, requested_at, requested_by
+FROM sys.schedule_requests
+WHERE applied_at IS NULL
+ORDER BY request_no
+LIMIT :limit;
+
+-- name: open_pauses
+-- The last request of each job that pauses it.
+SELECT job_name, max(request_no)
+FROM sys.schedule_requests
+WHERE applied_at IS NULL AND field = 'enabled' AND coalesce(lower(value), '') NOT IN ('1', 'true', 't')
+GROUP BY job_name;
+
+-- name: requested_names
+SELECT DISTINCT job_name FROM sys.schedule_requests WHERE applied_at IS NULL AND job_name IS NOT NULL;
+
+-- name: begin_part
+SAVEPOINT part;
+
+-- name: undo_part
+ROLLBACK TO SAVEPOINT part;
+
+-- name: end_part
+RELEASE SAVEPOINT part;
 
 -- name: close_request
 UPDATE sys.schedule_requests SET applied_at = :now, error = :error WHERE request_no = :request;

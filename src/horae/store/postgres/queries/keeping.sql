@@ -13,7 +13,7 @@ ON CONFLICT (node_uuid) DO NOTHING;
 
 -- name: beat
 UPDATE sys.nodes SET counter = counter + 1, heartbeat_at = :now WHERE node_uuid = :node::uuid AND state = 'ALIVE'
-RETURNING counter;
+RETURNING counter, EXISTS (SELECT 1 FROM sys.run_threads h WHERE h.node_uuid = :node::uuid);
 
 -- name: bury_node
 UPDATE sys.nodes SET state = 'DEAD', ended_at = :now WHERE node_uuid = :node::uuid AND state = 'ALIVE' AND counter = :counter
@@ -40,8 +40,9 @@ WHERE completed_at IS NULL AND state = 'RUNNING' AND assigned_node_uuid = :node:
 ORDER BY run_no;
 
 -- name: runs_to_reap
-SELECT run_no FROM sys.job_runs
+SELECT run_no, job_uuid, version FROM sys.job_runs
 WHERE completed_at IS NULL AND state = 'RUNNING' AND (expires_at < :now OR cancel_requested_at IS NOT NULL)
+    AND run_no > :after
 ORDER BY run_no
 LIMIT :limit;
 
@@ -105,7 +106,7 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.replay_reason,
     (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
      ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
     r.payload
@@ -122,7 +123,7 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.replay_reason,
     (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
      ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
     r.payload
@@ -139,7 +140,7 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.replay_reason,
     (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
      ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
     r.payload
@@ -157,7 +158,7 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.replay_reason,
     (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
      ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
     r.payload
@@ -170,24 +171,27 @@ WHERE r.job_run_uuid = :run::uuid;
 SELECT position, task_name, state, reason, cancelled_by, result FROM sys.task_runs WHERE run_no = :run ORDER BY position;
 
 -- name: read_attempts
-SELECT position, attempt_no, state, started_at, ended_at, error_message
+SELECT position, attempt_no, state, started_at, ended_at, error_message, traceback
 FROM sys.task_attempts WHERE run_no = :run ORDER BY position, attempt_no;
 
 -- name: handlers_of_nodes
-SELECT state, ended_at, details FROM sys.nodes WHERE state = 'ALIVE' OR ended_at > :since;
+SELECT state, started_at, ended_at, details FROM sys.nodes WHERE state = 'ALIVE' OR ended_at > :since;
 
 -- name: runs_without_handler
--- Runs of earlier versions that have been due for long and need something that no live node has.
-SELECT r.run_no, r.job_uuid, r.not_before, r.version, j.version
+-- Runs of earlier versions that wait, whatever for, and need something that no live node has. A task that is no longer
+-- registered is waited for, and so is the thread of a run's own earlier attempt.
+SELECT r.run_no, r.job_uuid, r.created_at, r.version, j.version
 FROM sys.job_runs r JOIN sys.jobs j ON j.job_uuid = r.job_uuid
-WHERE r.not_before <= :due AND (r.waiting_for IS NULL OR r.waiting_for = 'retry')
+WHERE r.completed_at IS NULL AND (r.state = 'PENDING' OR r.state = 'QUEUED') AND r.created_at <= :due
+    AND (r.waiting_for IS NULL OR (r.waiting_for <> 'registration' AND r.waiting_for <> 'previous_run'))
     AND r.requires IS NOT NULL AND NOT r.requires::jsonb <@ :handlers::jsonb AND r.version <> j.version
-ORDER BY r.not_before, r.run_no
+ORDER BY r.run_no
 LIMIT :limit;
 
--- name: move_runs(run_no bigint, version bigint, requires text, pool_name text, limited boolean)
+-- name: move_runs(run_no bigint, version bigint, requires text, pool_name text, limited boolean, deadline_at bigint)
 UPDATE sys.job_runs r SET
-    version = given.version, requires = given.requires, pool_name = given.pool_name, limited = given.limited
+    version = given.version, requires = given.requires, pool_name = given.pool_name, limited = given.limited,
+    deadline_at = given.deadline_at
 FROM :rows WHERE r.run_no = given.run_no;
 
 -- name: move_task

@@ -17,7 +17,7 @@ SELECT least(
     ),
     (
         SELECT not_before FROM sys.job_runs
-        WHERE not_before IS NOT NULL AND waiting_for = 'window'
+        WHERE not_before IS NOT NULL AND waiting_for = 'window' AND run_no <> ALL (:left::bigint[])
         ORDER BY not_before LIMIT 1
     ),
     -- Late is what has not started when its deadline is over.
@@ -38,9 +38,23 @@ SELECT number, number + 63 FROM (
 SELECT
     job_uuid, run_no, job_run_uuid, state, scheduled_time, chosen_time, waiting_for, is_recovery,
     CASE WHEN state <> 'RUNNING' AND started_at IS NOT NULL
-        THEN EXISTS (SELECT 1 FROM sys.task_runs t WHERE t.run_no = job_runs.run_no AND t.retry_at IS NOT NULL) ELSE false END
+        THEN EXISTS (SELECT 1 FROM sys.task_runs t WHERE t.run_no = job_runs.run_no AND t.retry_at IS NOT NULL) ELSE false END,
+    CASE WHEN waiting_for = 'previous_run' THEN (
+        SELECT coalesce(n.node_name, h.node_uuid::text)
+        FROM sys.run_threads h LEFT JOIN sys.nodes n ON n.node_uuid = h.node_uuid
+        WHERE h.run_no = job_runs.run_no LIMIT 1
+    ) END
 FROM sys.job_runs
 WHERE job_uuid = ANY (:jobs::uuid[]) AND completed_at IS NULL
+UNION ALL
+-- Runs that have ended, but for their threads: there are few of those at any time.
+SELECT
+    r.job_uuid, r.run_no, r.job_run_uuid, r.state, r.scheduled_time, r.chosen_time, r.waiting_for, r.is_recovery, false,
+    coalesce(n.node_name, h.node_uuid::text)
+FROM sys.run_threads h
+JOIN sys.job_runs r ON r.run_no = h.run_no
+LEFT JOIN sys.nodes n ON n.node_uuid = h.node_uuid
+WHERE h.job_uuid = ANY (:jobs::uuid[]) AND r.completed_at IS NOT NULL
 ORDER BY run_no;
 
 -- name: jobs_not_alone
@@ -65,7 +79,9 @@ FOR UPDATE;
 SELECT job_run_uuid, state, assigned_node_uuid, fence FROM sys.job_runs WHERE run_no = :run;
 
 -- name: ended_runs
-SELECT r.job_uuid, r.version, r.state, r.covers_count, r.reason, r.is_recovery
+SELECT
+    r.job_uuid, r.version, r.state, r.covers_count, r.reason, r.is_recovery, r.job_run_uuid, r.scheduled_time,
+    r.started_at, r.covers_to
 FROM sys.job_runs r
 WHERE r.run_no = ANY (:runs::bigint[]) AND r.completed_at IS NOT NULL;
 
@@ -141,6 +157,7 @@ FROM sys.job_runs
 WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry') AND NOT limited
     AND (deadline_at IS NULL OR deadline_at >= :now)
     AND (:handlers::jsonb IS NULL OR requires IS NULL OR requires::jsonb <@ :handlers::jsonb)
+    AND (:faulty::jsonb IS NULL OR NOT :faulty::jsonb @> jsonb_build_array(jsonb_build_array(job_uuid, version)))
 ORDER BY not_before, run_no
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
@@ -154,6 +171,7 @@ FROM sys.job_runs
 WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     AND (deadline_at IS NULL OR deadline_at >= :now)
     AND (:handlers::jsonb IS NULL OR requires IS NULL OR requires::jsonb <@ :handlers::jsonb)
+    AND (:faulty::jsonb IS NULL OR NOT :faulty::jsonb @> jsonb_build_array(jsonb_build_array(job_uuid, version)))
     AND (not_before, run_no) > (:after, :last)
 ORDER BY not_before, run_no
 LIMIT :limit
@@ -171,13 +189,24 @@ SELECT count(*) FROM (
 ) locked;
 
 -- name: running_in_pools
-SELECT pool_name, count(*) FROM sys.job_runs
-WHERE completed_at IS NULL AND state = 'RUNNING' AND pool_name IS NOT NULL
+-- A run whose thread still works keeps its place, though it has ended or is to be tried again.
+SELECT pool_name, count(*) FROM (
+    SELECT pool_name, run_no FROM sys.job_runs
+    WHERE completed_at IS NULL AND state = 'RUNNING' AND pool_name IS NOT NULL
+    UNION
+    SELECT r.pool_name, r.run_no FROM sys.run_threads h JOIN sys.job_runs r ON r.run_no = h.run_no
+    WHERE r.pool_name IS NOT NULL
+) under_way
 GROUP BY pool_name;
 
 -- name: running_in_jobs
-SELECT job_uuid, count(*) FROM sys.job_runs
-WHERE job_uuid = ANY (:jobs::uuid[]) AND completed_at IS NULL AND state = 'RUNNING'
+-- A run whose thread still works counts, though it has ended or is to be tried again.
+SELECT job_uuid, count(*) FROM (
+    SELECT job_uuid, run_no FROM sys.job_runs
+    WHERE job_uuid = ANY (:jobs::uuid[]) AND completed_at IS NULL AND state = 'RUNNING'
+    UNION
+    SELECT job_uuid, run_no FROM sys.run_threads WHERE job_uuid = ANY (:jobs::uuid[])
+) under_way
 GROUP BY job_uuid;
 
 -- name: start_runs(run_no bigint, node uuid, now bigint, expires_at bigint, retries bigint)
@@ -191,8 +220,8 @@ WHERE r.run_no = given.run_no AND r.state = 'PENDING';
 -- name: finish_runs(run_no bigint, state text, now bigint, reason text, result_message text, rows_affected bigint, error_code integer, data text)
 UPDATE sys.job_runs r SET
     state = given.state, completed_at = given.now, result_message = given.result_message,
-    -- Why a replay was asked for stays, unless there is something to say of its end.
-    reason = CASE WHEN r.origin = 'REPLAY' THEN coalesce(given.reason, r.reason) ELSE given.reason END,
+    -- A release before the column writes a replay's reason into `reason`.
+    replay_reason = CASE WHEN r.origin = 'REPLAY' THEN coalesce(r.replay_reason, r.reason) END, reason = given.reason,
     rows_affected = given.rows_affected, error_code = given.error_code, result_data = convert_to(given.data, 'UTF8'),
     spent_ms = r.spent_ms + given.now - r.resumed_at
 FROM :rows
@@ -201,8 +230,8 @@ WHERE r.run_no = given.run_no AND r.state = 'RUNNING';
 -- name: finish_plain_runs(run_no bigint, node uuid, fence bigint, now bigint, rows_affected bigint)
 -- The plain case of finish_runs, which compares owner and fence itself instead of reading them first.
 UPDATE sys.job_runs r SET
-    state = 'COMPLETED', completed_at = given.now, reason = CASE WHEN r.origin = 'REPLAY' THEN r.reason END,
-    rows_affected = given.rows_affected,
+    state = 'COMPLETED', completed_at = given.now, reason = NULL, rows_affected = given.rows_affected,
+    replay_reason = CASE WHEN r.origin = 'REPLAY' THEN coalesce(r.replay_reason, r.reason) END,
     spent_ms = r.spent_ms + given.now - r.resumed_at
 FROM :rows
 WHERE r.run_no = given.run_no AND r.fence = given.fence AND r.assigned_node_uuid = given.node AND r.state = 'RUNNING';
@@ -224,10 +253,12 @@ UPDATE sys.job_runs r SET
 FROM :rows
 WHERE r.run_no = given.run_no AND r.completed_at IS NULL;
 
--- name: park_runs(run_no bigint, not_before bigint, waiting_for text, now bigint, requires text)
+-- name: park_runs(run_no bigint, not_before bigint, waiting_for text, now bigint, requires text, unread boolean)
+-- A node that cannot read the run's definition leaves what it requires as it is.
 UPDATE sys.job_runs r SET
     state = 'PENDING', not_before = given.not_before, waiting_for = given.waiting_for, assigned_node_uuid = NULL,
-    spent_ms = r.spent_ms + given.now - r.resumed_at, resumed_at = NULL, expires_at = NULL, requires = given.requires,
+    spent_ms = r.spent_ms + given.now - r.resumed_at, resumed_at = NULL, expires_at = NULL,
+    requires = CASE WHEN given.unread THEN coalesce(r.requires, given.requires) ELSE given.requires END,
     cancel_requested_at = NULL, cancel_reason = NULL, cancelled_by = NULL
 FROM :rows
 WHERE r.run_no = given.run_no AND r.state = 'RUNNING';
@@ -242,6 +273,9 @@ UPDATE sys.job_runs r SET state = 'QUEUED', not_before = NULL, waiting_for = NUL
 FROM :rows
 WHERE r.run_no = given.run_no AND r.state = 'PENDING';
 
+-- name: recover_runs(run_no bigint)
+UPDATE sys.job_runs r SET is_recovery = true FROM :rows WHERE r.run_no = given.run_no AND r.state = 'PENDING';
+
 -- name: wait_runs(run_no bigint, waiting_for text)
 UPDATE sys.job_runs r SET state = 'PENDING', not_before = NULL, waiting_for = given.waiting_for
 FROM :rows
@@ -249,6 +283,9 @@ WHERE r.run_no = given.run_no AND r.state IN ('PENDING', 'QUEUED');
 
 -- name: delete_runs(run_no bigint)
 DELETE FROM sys.job_runs USING :rows WHERE job_runs.run_no = given.run_no;
+
+-- name: note_replays(run_no bigint, reason text)
+UPDATE sys.job_runs r SET replay_reason = given.reason FROM :rows WHERE r.run_no = given.run_no;
 
 -- name: request_cancels(run_no bigint, now bigint, reason text, by text)
 UPDATE sys.job_runs r SET cancel_requested_at = given.now, cancel_reason = given.reason, cancelled_by = given.by
@@ -275,9 +312,10 @@ UPDATE sys.task_runs t SET
 FROM :rows
 WHERE t.run_no = given.run_no AND t.position = given.position;
 
--- name: end_attempts(run_no bigint, position bigint, attempt_no bigint, state text, ended_at bigint, error_code integer, error_message text)
+-- name: end_attempts(run_no bigint, position bigint, attempt_no bigint, state text, ended_at bigint, error_code integer, error_message text, traceback text)
 UPDATE sys.task_attempts a SET
-    state = given.state, ended_at = given.ended_at, error_code = given.error_code, error_message = given.error_message
+    state = given.state, ended_at = given.ended_at, error_code = given.error_code, error_message = given.error_message,
+    traceback = given.traceback
 FROM :rows
 WHERE a.run_no = given.run_no AND a.position = given.position AND a.attempt_no = given.attempt_no
     AND a.state = 'RUNNING';
@@ -308,14 +346,27 @@ WHERE not_before <= :now AND waiting_for = 'window'
 ORDER BY not_before, run_no
 LIMIT :limit;
 
--- name: window_runs_ahead
-SELECT run_no, scheduled_time, chosen_time FROM sys.job_runs
-WHERE job_uuid = :job::uuid AND completed_at IS NULL AND waiting_for = 'window' AND origin = 'SCHEDULE' AND scheduled_time > :now
+-- name: forget_expiry(run_no bigint)
+UPDATE sys.job_runs r SET expires_at = NULL FROM :rows WHERE r.run_no = given.run_no;
+
+-- name: runs_to_move
+-- What a change of the job may reach: runs that wait for their chosen time, and those that wait for a retry,
+-- or for the thread of the try before it.
+SELECT run_no, scheduled_time, chosen_time, waiting_for FROM sys.job_runs
+WHERE job_uuid = :job::uuid AND completed_at IS NULL
+    AND ((waiting_for = 'window' AND origin = 'SCHEDULE' AND chosen_time > :now) OR waiting_for = 'retry'
+        OR (waiting_for = 'previous_run' AND started_at IS NOT NULL))
 ORDER BY run_no;
 
 -- name: slots_ahead
 SELECT scheduled_time FROM sys.job_runs
 WHERE job_uuid = :job::uuid AND idempotency_key > :key AND idempotency_key < 'schedule;';
+
+-- name: completed_after
+SELECT version, scheduled_time, covers_from, covers_to FROM sys.job_runs
+WHERE job_uuid = :job::uuid AND idempotency_key > :key AND idempotency_key < 'schedule;' AND state = 'COMPLETED'
+ORDER BY idempotency_key
+LIMIT :limit;
 
 -- name: latest_in_window
 -- Scheduled runs are found by their keys, which sort by time; all others by their own index.

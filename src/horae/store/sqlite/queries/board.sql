@@ -152,6 +152,30 @@ SELECT
 FROM json_each(:jobs) w
 CROSS JOIN sys.jobs j ON j.job_uuid = w.value;
 
+-- name: half_deleted_jobs
+-- Jobs of which versions or open runs are left, and neither a row nor a tombstone: somebody deleted rows by hand.
+SELECT
+    l.job_uuid,
+    (SELECT v.definition FROM sys.job_versions v WHERE v.job_uuid = l.job_uuid ORDER BY v.version DESC LIMIT 1),
+    (SELECT count(*) FROM sys.job_runs r WHERE r.job_uuid = l.job_uuid),
+    (SELECT count(*) FROM sys.job_runs r WHERE r.job_uuid = l.job_uuid AND r.completed_at IS NULL)
+FROM (
+    SELECT job_uuid FROM sys.job_versions
+    UNION
+    SELECT job_uuid FROM sys.job_runs WHERE completed_at IS NULL
+) l
+WHERE NOT EXISTS (SELECT 1 FROM sys.jobs j WHERE j.job_uuid = l.job_uuid)
+    AND NOT EXISTS (SELECT 1 FROM sys.job_tombstones t WHERE t.job_uuid = l.job_uuid)
+ORDER BY l.job_uuid
+LIMIT :limit;
+
+-- name: refused_requests
+SELECT job_name, field, error, applied_at, requested_by
+FROM sys.schedule_requests
+WHERE error IS NOT NULL AND applied_at >= :since
+ORDER BY request_no DESC
+LIMIT :limit;
+
 -- name: list_dependents
 SELECT j.job_uuid FROM sys.job_dependencies d
 CROSS JOIN sys.jobs j ON j.job_uuid = d.job_uuid
@@ -205,6 +229,18 @@ WHERE r.run_no < :before AND r.run_no >= :first
     AND (:since IS NULL OR r.scheduled_time >= :since)
     AND (:until IS NULL OR r.scheduled_time < :until)
 ORDER BY r.run_no DESC
+LIMIT :limit;
+
+-- name: page_of_runs_between
+-- By the index of ids: + keeps SQLite from walking all runs in the order of their numbers.
+SELECT r.run_no FROM sys.job_runs r
+WHERE r.job_run_uuid BETWEEN :lowest AND :highest AND +r.run_no < :before AND +r.run_no >= :first
+    AND (:jobs IS NULL OR +r.job_uuid IN (SELECT value FROM json_each(:jobs)))
+    AND (:states IS NULL OR r.state IN (SELECT value FROM json_each(:states)))
+    AND (:origin IS NULL OR r.origin = :origin)
+    AND (:since IS NULL OR r.scheduled_time >= :since)
+    AND (:until IS NULL OR r.scheduled_time < :until)
+ORDER BY +r.run_no DESC
 LIMIT :limit;
 
 -- name: page_of_active_runs
@@ -261,7 +297,7 @@ SELECT
     r.job_run_uuid, coalesce(j.job_name, t.job_name, ''), r.state, r.scheduled_time, r.chosen_time, r.origin, r.version,
     r.fence, r.created_at, r.idempotency_key, r.not_before, r.waiting_for, r.started_at, r.completed_at,
     r.assigned_node_uuid, r.reason, r.is_recovery, r.covers_from, r.covers_to, r.covers_count, r.replay_of,
-    r.cancel_requested_at, r.cancelled_by, r.retry_count,
+    r.cancel_requested_at, r.cancelled_by, r.retry_count, r.replay_reason,
     (SELECT a.error_message FROM sys.task_attempts a WHERE a.run_no = r.run_no AND a.error_message IS NOT NULL
      ORDER BY a.position DESC, a.attempt_no DESC LIMIT 1),
     r.payload
@@ -283,7 +319,8 @@ ORDER BY r.run_no DESC;
 -- name: tally_of_job
 SELECT (scheduled_time - :since) / :step, state, sum(covers_count)
 FROM (
-    SELECT r.scheduled_time, r.state, r.covers_count FROM sys.job_runs r
+    SELECT r.scheduled_time, r.state, CASE WHEN r.reason = 'paused' THEN 1 ELSE r.covers_count END AS covers_count
+    FROM sys.job_runs r
     WHERE r.job_uuid = :job AND r.idempotency_key >= :since_key AND r.idempotency_key < :until_key
         AND r.scheduled_time >= :since AND r.scheduled_time < :until
     UNION ALL
@@ -294,7 +331,7 @@ GROUP BY 1, 2
 ORDER BY 1, 2;
 
 -- name: tally_of_jobs
-SELECT (r.completed_at - :since) / :step, r.state, sum(r.covers_count)
+SELECT (r.completed_at - :since) / :step, r.state, sum(CASE WHEN r.reason = 'paused' THEN 1 ELSE r.covers_count END)
 FROM sys.job_runs r INDEXED BY job_runs_completed
 WHERE r.completed_at >= :since AND r.completed_at < :until
     AND (:jobs IS NULL OR r.job_uuid IN (SELECT value FROM json_each(:jobs)))
@@ -311,6 +348,12 @@ SELECT
     )
 FROM sys.jobs INDEXED BY jobs_wake
 WHERE wake_at < :late;
+
+-- name: oldest_overdue_jobs
+SELECT job_uuid, version, job_name, wake_at FROM sys.jobs INDEXED BY jobs_wake
+WHERE wake_at < :late
+ORDER BY wake_at, job_uuid
+LIMIT :limit;
 
 -- name: overdue_runs
 SELECT
@@ -350,3 +393,6 @@ FROM sys.attempt_output f
 JOIN sys.attempt_output o ON o.run_no = f.run_no AND o.position = f.position AND o.attempt_no = f.attempt_no
 WHERE f.attempt_uuid = :attempt AND f.chunk_no = 0 AND o.chunk_no >= :after
 ORDER BY o.chunk_no;
+
+-- name: jobs_timed
+SELECT job_name FROM sys.jobs WHERE timeout_seconds = :seconds ORDER BY job_name;

@@ -39,6 +39,36 @@ FROM json_each(:wanted) w
 CROSS JOIN sys.job_versions v
     ON v.job_uuid = json_extract(w.value, '$[0]') AND v.version = json_extract(w.value, '$[1]');
 
+-- name: versions_in_use
+-- Of these versions, those that are their job's present one, or that a run which has not ended is of.
+SELECT w.value ->> 0, w.value ->> 1
+FROM json_each(:wanted) w
+WHERE EXISTS (SELECT 1 FROM sys.jobs j WHERE j.job_uuid = w.value ->> 0 AND j.version = w.value ->> 1)
+    OR EXISTS (
+        SELECT 1 FROM sys.job_runs r INDEXED BY job_runs_active
+        WHERE r.job_uuid = w.value ->> 0 AND r.completed_at IS NULL AND r.version = w.value ->> 1
+    );
+
+-- name: read_outlines
+-- What is known of jobs besides their definitions: name, namespace, owner, the names of their tasks.
+SELECT
+    n.job_uuid, n.job_name, coalesce(j.namespace, 'default'), u.user_name,
+    (
+        SELECT json_group_array(t.task_name) FROM (
+            SELECT task_name FROM sys.job_tasks WHERE job_uuid = n.job_uuid AND retired_at IS NULL ORDER BY position
+        ) t
+    )
+FROM (
+    SELECT job_uuid, job_name FROM sys.jobs WHERE job_uuid IN (SELECT value FROM json_each(:jobs))
+    UNION
+    SELECT job_uuid, job_name FROM sys.job_tombstones WHERE job_uuid IN (SELECT value FROM json_each(:jobs))
+) n
+LEFT JOIN sys.jobs j ON j.job_uuid = n.job_uuid
+LEFT JOIN sys.users u ON u.user_uuid = j.created_by_user_uuid;
+
+-- name: read_job_versions
+SELECT job_uuid, version FROM sys.jobs WHERE job_uuid IN (SELECT value FROM json_each(:jobs));
+
 -- name: read_defaults
 SELECT defaults FROM sys.job_versions WHERE job_uuid = :job AND version = :version;
 
@@ -78,7 +108,7 @@ UPDATE sys.jobs SET
     state = :state, planned_until = :planned_until, wake_at = :wake_at, first_seen = :first_seen,
     paused_until = :paused_until, moved_slot = :moved_slot, moved_to = :moved_to, covered_until = :covered_until,
     next_run_time = :next_run_time, last_enqueued_at = :last_enqueued_at, pause_note = :pause_note,
-    updated_at = :updated_at
+    updated_at = :updated_at, revision = revision + 1
 WHERE job_uuid = :job_uuid;
 
 -- name: advance_cursors(job_uuid, planned_until, wake_at, now)
@@ -88,7 +118,7 @@ UPDATE sys.jobs SET
 WHERE job_uuid = :job_uuid;
 
 -- name: cover_jobs(job_uuid, covered_until)
-UPDATE sys.jobs SET covered_until = max(coalesce(covered_until, :covered_until), :covered_until) WHERE job_uuid = :job_uuid;
+UPDATE sys.jobs SET covered_until = :covered_until WHERE job_uuid = :job_uuid;
 
 -- name: set_registered(job_uuid, registered)
 UPDATE sys.jobs SET registered = :registered WHERE job_uuid = :job_uuid;
@@ -113,6 +143,19 @@ WHERE job_uuid = :job AND retired_at IS NULL AND task_uuid NOT IN (SELECT value 
 -- name: read_tombstones
 SELECT job_uuid, planned_until, last_version FROM sys.job_tombstones
 WHERE job_uuid IN (SELECT value FROM json_each(:jobs));
+
+-- name: read_leftovers
+-- What is kept of jobs that are not there: the last version, and the last slot that has a run.
+SELECT wanted.value, (
+    SELECT max(v.version) FROM sys.job_versions v WHERE v.job_uuid = wanted.value
+), (
+    SELECT r.scheduled_time FROM sys.job_runs r
+    WHERE r.job_uuid = wanted.value AND r.idempotency_key >= 'schedule:' AND r.idempotency_key < 'schedule;'
+    ORDER BY r.idempotency_key DESC LIMIT 1
+)
+FROM json_each(:jobs) wanted
+WHERE EXISTS (SELECT 1 FROM sys.job_versions v WHERE v.job_uuid = wanted.value)
+    OR EXISTS (SELECT 1 FROM sys.job_runs r WHERE r.job_uuid = wanted.value);
 
 -- name: insert_tombstones(job_uuid, job_name, planned_until, last_version, dropped_at, dropped_by)
 INSERT INTO sys.job_tombstones (job_uuid, job_name, planned_until, last_version, dropped_at, dropped_by)
@@ -193,11 +236,30 @@ INSERT INTO sys.audit (at, event, job_uuid, job_run_uuid, actor, outcome, detail
 VALUES (:at, :event, :job_uuid, :job_run_uuid, :actor, :outcome, :details, :digest);
 
 -- name: open_requests
-SELECT r.request_no, j.job_name, r.job_uuid, r.field, r.value, r.requested_by
-FROM sys.schedule_requests r
-LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid
-WHERE r.applied_at IS NULL
-ORDER BY r.request_no;
+SELECT request_no, job_name, field, value, requested_at, requested_by
+FROM sys.schedule_requests
+WHERE applied_at IS NULL
+ORDER BY request_no
+LIMIT :limit;
+
+-- name: open_pauses
+-- The last request of each job that pauses it.
+SELECT job_name, max(request_no)
+FROM sys.schedule_requests
+WHERE applied_at IS NULL AND field = 'enabled' AND coalesce(lower(value), '') NOT IN ('1', 'true', 't')
+GROUP BY job_name;
+
+-- name: requested_names
+SELECT DISTINCT job_name FROM sys.schedule_requests WHERE applied_at IS NULL AND job_name IS NOT NULL;
+
+-- name: begin_part
+SAVEPOINT part;
+
+-- name: undo_part
+ROLLBACK TO SAVEPOINT part;
+
+-- name: end_part
+RELEASE SAVEPOINT part;
 
 -- name: close_request
 UPDATE sys.schedule_requests SET applied_at = :now, error = :error WHERE request_no = :request;

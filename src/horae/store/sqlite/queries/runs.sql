@@ -15,7 +15,7 @@ SELECT min(at) FROM (
     WHERE wake_at IS NOT NULL AND job_uuid NOT IN (SELECT value FROM json_each(:skip))
     UNION ALL
     SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_window
-    WHERE not_before IS NOT NULL AND waiting_for = 'window'
+    WHERE not_before IS NOT NULL AND waiting_for = 'window' AND run_no NOT IN (SELECT value FROM json_each(:left))
     UNION ALL
     -- Late is what has not started when its deadline is over.
     SELECT min(deadline_at) + 1 FROM sys.job_runs INDEXED BY job_runs_deadline WHERE deadline_at IS NOT NULL
@@ -29,11 +29,24 @@ RETURNING value - :count + 1, value;
 SELECT
     r.job_uuid, r.run_no, r.job_run_uuid, r.state, r.scheduled_time, r.chosen_time, r.waiting_for, r.is_recovery,
     CASE WHEN r.state <> 'RUNNING' AND r.started_at IS NOT NULL
-        THEN EXISTS (SELECT 1 FROM sys.task_runs t WHERE t.run_no = r.run_no AND t.retry_at IS NOT NULL) ELSE 0 END
+        THEN EXISTS (SELECT 1 FROM sys.task_runs t WHERE t.run_no = r.run_no AND t.retry_at IS NOT NULL) ELSE 0 END,
+    CASE WHEN r.waiting_for = 'previous_run' THEN (
+        SELECT coalesce(n.node_name, h.node_uuid)
+        FROM sys.run_threads h LEFT JOIN sys.nodes n ON n.node_uuid = h.node_uuid WHERE h.run_no = r.run_no
+    ) END
 FROM json_each(:jobs) j
 CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = j.value
 WHERE r.completed_at IS NULL
-ORDER BY r.run_no;
+UNION ALL
+-- Runs that have ended, but for their threads: there are few of those at any time.
+SELECT
+    r.job_uuid, r.run_no, r.job_run_uuid, r.state, r.scheduled_time, r.chosen_time, r.waiting_for, r.is_recovery, 0,
+    coalesce(n.node_name, run_threads.node_uuid)
+FROM sys.run_threads
+CROSS JOIN sys.job_runs r ON r.run_no = run_threads.run_no
+LEFT JOIN sys.nodes n ON n.node_uuid = run_threads.node_uuid
+WHERE run_threads.job_uuid IN (SELECT value FROM json_each(:jobs)) AND r.completed_at IS NOT NULL
+ORDER BY 2;
 
 -- name: jobs_not_alone
 -- Jobs that have another run under way, that others depend on, or that fire once: only those have anything to hand over.
@@ -59,7 +72,9 @@ ORDER BY run_no;
 SELECT job_run_uuid, state, assigned_node_uuid, fence FROM sys.job_runs WHERE run_no = :run;
 
 -- name: ended_runs
-SELECT r.job_uuid, r.version, r.state, r.covers_count, r.reason, r.is_recovery
+SELECT
+    r.job_uuid, r.version, r.state, r.covers_count, r.reason, r.is_recovery, r.job_run_uuid, r.scheduled_time,
+    r.started_at, r.covers_to
 FROM json_each(:runs) j
 CROSS JOIN sys.job_runs r ON r.run_no = j.value
 WHERE r.completed_at IS NOT NULL;
@@ -133,6 +148,9 @@ WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     AND (:handlers IS NULL OR requires IS NULL OR NOT EXISTS (
         SELECT 1 FROM json_each(requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
     ))
+    AND (:faulty IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:faulty) f WHERE f.value ->> 0 = job_uuid AND f.value ->> 1 = version
+    ))
 ORDER BY not_before, run_no
 LIMIT :limit;
 
@@ -147,6 +165,9 @@ WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     AND (:handlers IS NULL OR requires IS NULL OR NOT EXISTS (
         SELECT 1 FROM json_each(requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
     ))
+    AND (:faulty IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:faulty) f WHERE f.value ->> 0 = job_uuid AND f.value ->> 1 = version
+    ))
     AND (not_before, run_no) > (:after, :last)
 ORDER BY not_before, run_no
 LIMIT :limit;
@@ -159,16 +180,27 @@ SELECT pool_name, max_running FROM sys.pools ORDER BY pool_name;
 SELECT 1;
 
 -- name: running_in_pools
-SELECT pool_name, count(*) FROM sys.job_runs INDEXED BY job_runs_active
-WHERE completed_at IS NULL AND state = 'RUNNING' AND pool_name IS NOT NULL
+-- A run whose thread still works keeps its place, though it has ended or is to be tried again.
+SELECT pool_name, count(*) FROM (
+    SELECT pool_name, run_no FROM sys.job_runs INDEXED BY job_runs_active
+    WHERE completed_at IS NULL AND state = 'RUNNING' AND pool_name IS NOT NULL
+    UNION
+    SELECT r.pool_name, r.run_no FROM sys.run_threads h CROSS JOIN sys.job_runs r ON r.run_no = h.run_no
+    WHERE r.pool_name IS NOT NULL
+)
 GROUP BY pool_name;
 
 -- name: running_in_jobs
-SELECT r.job_uuid, count(*)
-FROM json_each(:jobs) j
-CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = j.value
-WHERE r.completed_at IS NULL AND r.state = 'RUNNING'
-GROUP BY r.job_uuid;
+-- A run whose thread still works counts, though it has ended or is to be tried again.
+SELECT job_uuid, count(*) FROM (
+    SELECT r.job_uuid, r.run_no
+    FROM json_each(:jobs) j
+    CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = j.value
+    WHERE r.completed_at IS NULL AND r.state = 'RUNNING'
+    UNION
+    SELECT job_uuid, run_no FROM sys.run_threads WHERE job_uuid IN (SELECT value FROM json_each(:jobs))
+)
+GROUP BY job_uuid;
 
 -- name: start_runs(run_no, node, now, expires_at, retries)
 UPDATE sys.job_runs SET
@@ -180,8 +212,8 @@ WHERE run_no = :run_no AND state = 'PENDING';
 -- name: finish_runs(run_no, state, now, reason, result_message, rows_affected, error_code, data)
 UPDATE sys.job_runs SET
     state = :state, completed_at = :now, result_message = :result_message,
-    -- Why a replay was asked for stays, unless there is something to say of its end.
-    reason = CASE WHEN origin = 'REPLAY' THEN coalesce(:reason, reason) ELSE :reason END,
+    -- A release before the column writes a replay's reason into `reason`.
+    replay_reason = CASE WHEN origin = 'REPLAY' THEN coalesce(replay_reason, reason) END, reason = :reason,
     rows_affected = :rows_affected, error_code = :error_code, result_data = CAST(:data AS BLOB),
     spent_ms = spent_ms + :now - resumed_at
 WHERE run_no = :run_no AND state = 'RUNNING';
@@ -189,8 +221,8 @@ WHERE run_no = :run_no AND state = 'RUNNING';
 -- name: finish_plain_runs(run_no, node, fence, now, rows_affected)
 -- The plain case of finish_runs, which compares owner and fence itself instead of reading them first.
 UPDATE sys.job_runs SET
-    state = 'COMPLETED', completed_at = :now, reason = CASE WHEN origin = 'REPLAY' THEN reason END,
-    rows_affected = :rows_affected,
+    state = 'COMPLETED', completed_at = :now, reason = NULL, rows_affected = :rows_affected,
+    replay_reason = CASE WHEN origin = 'REPLAY' THEN coalesce(replay_reason, reason) END,
     spent_ms = spent_ms + :now - resumed_at
 WHERE run_no = :run_no AND fence = :fence AND assigned_node_uuid = :node AND state = 'RUNNING';
 
@@ -208,10 +240,12 @@ UPDATE sys.job_runs SET
     cancelled_by = coalesce(:by, cancelled_by), fence = fence + :fence_up
 WHERE run_no = :run_no AND completed_at IS NULL;
 
--- name: park_runs(run_no, not_before, waiting_for, now, requires)
+-- name: park_runs(run_no, not_before, waiting_for, now, requires, unread)
+-- A node that cannot read the run's definition leaves what it requires as it is.
 UPDATE sys.job_runs SET
     state = 'PENDING', not_before = :not_before, waiting_for = :waiting_for, assigned_node_uuid = NULL,
-    spent_ms = spent_ms + :now - resumed_at, resumed_at = NULL, expires_at = NULL, requires = :requires,
+    spent_ms = spent_ms + :now - resumed_at, resumed_at = NULL, expires_at = NULL,
+    requires = CASE WHEN :unread THEN coalesce(requires, :requires) ELSE :requires END,
     cancel_requested_at = NULL, cancel_reason = NULL, cancelled_by = NULL
 WHERE run_no = :run_no AND state = 'RUNNING';
 
@@ -222,12 +256,18 @@ WHERE run_no = :run_no AND (state = 'PENDING' OR state = 'QUEUED');
 -- name: queue_runs(run_no)
 UPDATE sys.job_runs SET state = 'QUEUED', not_before = NULL, waiting_for = NULL WHERE run_no = :run_no AND state = 'PENDING';
 
+-- name: recover_runs(run_no)
+UPDATE sys.job_runs SET is_recovery = 1 WHERE run_no = :run_no AND state = 'PENDING';
+
 -- name: wait_runs(run_no, waiting_for)
 UPDATE sys.job_runs SET state = 'PENDING', not_before = NULL, waiting_for = :waiting_for
 WHERE run_no = :run_no AND (state = 'PENDING' OR state = 'QUEUED');
 
 -- name: delete_runs(run_no)
 DELETE FROM sys.job_runs WHERE run_no = :run_no;
+
+-- name: note_replays(run_no, reason)
+UPDATE sys.job_runs SET replay_reason = :reason WHERE run_no = :run_no;
 
 -- name: request_cancels(run_no, now, reason, by)
 UPDATE sys.job_runs SET cancel_requested_at = :now, cancel_reason = :reason, cancelled_by = :by
@@ -249,8 +289,10 @@ UPDATE sys.task_runs SET
     reason = :reason, cancelled_by = :cancelled_by
 WHERE run_no = :run_no AND position = :position;
 
--- name: end_attempts(run_no, position, attempt_no, state, ended_at, error_code, error_message)
-UPDATE sys.task_attempts SET state = :state, ended_at = :ended_at, error_code = :error_code, error_message = :error_message
+-- name: end_attempts(run_no, position, attempt_no, state, ended_at, error_code, error_message, traceback)
+UPDATE sys.task_attempts SET
+    state = :state, ended_at = :ended_at, error_code = :error_code, error_message = :error_message,
+    traceback = :traceback
 WHERE run_no = :run_no AND position = :position AND attempt_no = :attempt_no AND state = 'RUNNING';
 
 -- name: end_open_attempts(run_no, state, now)
@@ -274,14 +316,27 @@ WHERE not_before <= :now AND waiting_for = 'window'
 ORDER BY not_before, run_no
 LIMIT :limit;
 
--- name: window_runs_ahead
-SELECT run_no, scheduled_time, chosen_time FROM sys.job_runs INDEXED BY job_runs_active
-WHERE job_uuid = :job AND completed_at IS NULL AND waiting_for = 'window' AND origin = 'SCHEDULE' AND scheduled_time > :now
+-- name: forget_expiry(run_no)
+UPDATE sys.job_runs SET expires_at = NULL WHERE run_no = :run_no;
+
+-- name: runs_to_move
+-- What a change of the job may reach: runs that wait for their chosen time, and those that wait for a retry,
+-- or for the thread of the try before it.
+SELECT run_no, scheduled_time, chosen_time, waiting_for FROM sys.job_runs INDEXED BY job_runs_active
+WHERE job_uuid = :job AND completed_at IS NULL
+    AND ((waiting_for = 'window' AND origin = 'SCHEDULE' AND chosen_time > :now) OR waiting_for = 'retry'
+        OR (waiting_for = 'previous_run' AND started_at IS NOT NULL))
 ORDER BY run_no;
 
 -- name: slots_ahead
 SELECT scheduled_time FROM sys.job_runs
 WHERE job_uuid = :job AND idempotency_key > :key AND idempotency_key < 'schedule;';
+
+-- name: completed_after
+SELECT version, scheduled_time, covers_from, covers_to FROM sys.job_runs
+WHERE job_uuid = :job AND idempotency_key > :key AND idempotency_key < 'schedule;' AND state = 'COMPLETED'
+ORDER BY idempotency_key
+LIMIT :limit;
 
 -- name: latest_in_window
 -- Scheduled runs are found by their keys, which sort by time; all others by their own index.

@@ -1,0 +1,158 @@
+"""When a run lasts unusually long: nothing ends it by itself, so it is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from math import ceil
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from horae.core.duration import format_duration
+from horae.core.lifecycle import RunState
+from horae.core.overlap import OVERLAP
+from horae.core.schedule import Schedule
+
+LEAST = timedelta(hours=1)
+"""No run is unusually long before that, unless others were skipped because of it."""
+TIMES = 3
+"""How many times as long as its job's 99th percentile a run lasts before it is unusual."""
+SKIPS = 3
+"""How many scheduled times in a row are skipped because of a run before it is unusual."""
+LOOKED_AT = 100
+"""Runs of the same job that its lengths and skips are taken from: the newest."""
+WORTH_A_LOOK = timedelta(minutes=1)
+"""Younger runs are not looked at for their length alone."""
+SHORTEST = timedelta(seconds=SKIPS - 1)
+"""No shorter run makes so many scheduled times be skipped: there is at most one a second."""
+
+
+class Kind(StrEnum):
+    LONG = "long"
+    """It lasts much longer than runs of its job do."""
+    SKIPS = "skips"
+    """It keeps others from running."""
+
+
+class Overrun(NamedTuple):
+    """Why a run is unusual, and how long it has lasted."""
+
+    kind: Kind
+    lasted: timedelta
+    reason: str
+
+
+class Ran(Protocol):
+    """A run as far as its length is concerned."""
+
+    @property
+    def state(self) -> RunState: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def started_at(self) -> datetime | None: ...
+    @property
+    def completed_at(self) -> datetime | None: ...
+    @property
+    def count(self) -> int: ...
+
+
+_Run = TypeVar("_Run", bound=Ran)
+
+
+class Skipping(NamedTuple, Generic[_Run]):
+    """A run that keeps others of its job from running, or kept them while it lasted, and why that is unusual."""
+
+    run: _Run
+    overrun: Overrun
+
+
+def overrun(run: Ran, of_job: Sequence[Ran], now: datetime) -> Overrun | None:
+    """Whether a run that is RUNNING lasts unusually long, given the newest runs of its job, in any order."""
+    if run.state is not RunState.RUNNING or run.started_at is None:
+        return None
+    lasted = now - run.started_at
+    usual = percentile(_lengths(of_job))
+    limit = LEAST if usual is None else max(LEAST, TIMES * usual)
+    if lasted > limit:
+        known = "" if usual is None else f"; 99 of 100 runs of its job take at most {_rounded(usual)}"
+        return Overrun(Kind.LONG, lasted, f"it has been running for {_rounded(lasted)}{known}")
+    return _for_skips(_skipped_since(run.started_at, of_job), lasted)
+
+
+def skipping(of_job: Sequence[_Run], now: datetime, since: datetime | None = None) -> Skipping[_Run] | None:
+    """The newest run of a job for which three scheduled times in a row were skipped, given the job's newest runs in any
+    order. None where a later run has ended without that: the job has recovered. With `since`, later runs that ended
+    after that moment don't count as a recovery."""
+    started = [(run.started_at, run) for run in of_job if run.started_at is not None]
+    for start, run in sorted(started, key=lambda each: each[0], reverse=True):
+        end = run.completed_at
+        if end is None:
+            found = _for_skips(_skipped_since(start, of_job), now - start)
+        else:
+            found = _for_skips(_skipped_within(start, end, of_job), end - start)
+        if found is not None:
+            return Skipping(run, found)
+        if end is not None and (since is None or end < since):
+            return None
+    return None
+
+
+def may_have_skipped(schedule: Schedule | None, start: datetime, lasted: timedelta) -> bool:
+    """Whether enough scheduled times lie within a run for them to have been skipped because of it. It errs on the side
+    of yes: windows move the times, and a user's own schedule may raise anything."""
+    if schedule is None or lasted < SHORTEST:
+        return False
+    at: datetime | None = start
+    try:
+        for _ in range(SKIPS - 1):
+            at = None if at is None else schedule.next(at)
+    except Exception:  # noqa: BLE001 - as the docstring says
+        return True
+    return at is not None and at <= start + lasted
+
+
+def _for_skips(skipped: int, lasted: timedelta) -> Overrun | None:
+    if skipped < SKIPS:
+        return None
+    reason = f"{skipped} scheduled times in a row were skipped because of it, in {_rounded(lasted)}"
+    return Overrun(Kind.SKIPS, lasted, reason)
+
+
+def percentile(lengths: Iterable[timedelta], share: float = 0.99) -> timedelta | None:
+    """The length that this share of all does not exceed; None where there is none."""
+    ordered = sorted(lengths)
+    return ordered[ceil(share * len(ordered)) - 1] if ordered else None
+
+
+def _lengths(runs: Iterable[Ran]) -> Iterable[timedelta]:
+    return (run.completed_at - run.started_at for run in runs if run.started_at is not None and run.completed_at)
+
+
+def _skipped_since(start: datetime, runs: Iterable[Ran]) -> int:
+    """How many of the newest scheduled times, one after the other, were skipped for overlap since then."""
+    count = 0
+    for run in sorted((run for run in runs if run.created_at >= start), key=lambda each: each.created_at, reverse=True):
+        if not _is_skipped(run):
+            break
+        count += run.count
+    return count
+
+
+def _skipped_within(start: datetime, end: datetime, runs: Iterable[Ran]) -> int:
+    """How many scheduled times, one after the other, were skipped for overlap between these moments, at most."""
+    most = count = 0
+    for run in sorted((run for run in runs if start <= run.created_at <= end), key=lambda each: each.created_at):
+        count = count + run.count if _is_skipped(run) else 0
+        most = max(most, count)
+    return most
+
+
+def _is_skipped(run: Ran) -> bool:
+    return run.state is RunState.SKIPPED and run.reason == OVERLAP
+
+
+def _rounded(length: timedelta) -> str:
+    return format_duration(timedelta(seconds=round(length.total_seconds())))

@@ -1,0 +1,61 @@
+-- Threads that work although their attempt has ended. There are few, so the table is read from end to end.
+
+-- name: insert_threads(run_no bigint, position bigint, attempt_no bigint, job_uuid uuid, node uuid, since bigint)
+INSERT INTO sys.run_threads (run_no, position, attempt_no, job_uuid, node_uuid, since)
+SELECT run_no, position, attempt_no, job_uuid, node, since FROM :rows
+ON CONFLICT (run_no, position, attempt_no) DO NOTHING;
+
+-- name: suspect_threads(run_no bigint, since bigint)
+-- What was not seen to stop is taken to work, until its node says otherwise.
+INSERT INTO sys.run_threads (run_no, position, attempt_no, job_uuid, node_uuid, since)
+SELECT a.run_no, a.position, a.attempt_no, r.job_uuid, a.node_uuid, given.since
+FROM :rows
+JOIN sys.task_attempts a ON a.run_no = given.run_no
+JOIN sys.job_runs r ON r.run_no = given.run_no
+JOIN sys.nodes n ON n.node_uuid = a.node_uuid
+    -- A node of a release before this one would never say otherwise: it reports no hooks.
+    AND (n.details IS NULL OR n.details::jsonb ? 'hooks')
+WHERE a.state = 'RUNNING' AND n.state = 'ALIVE'
+ON CONFLICT (run_no, position, attempt_no) DO NOTHING;
+
+-- name: threads_of_node
+SELECT run_no, position, attempt_no, job_uuid FROM sys.run_threads WHERE node_uuid = :node::uuid
+ORDER BY run_no, position, attempt_no;
+
+-- name: threads_without_node
+SELECT t.run_no, t.position, t.attempt_no, t.job_uuid
+FROM sys.run_threads t
+LEFT JOIN sys.nodes n ON n.node_uuid = t.node_uuid
+WHERE n.state IS NULL OR n.state <> 'ALIVE'
+ORDER BY t.run_no, t.position, t.attempt_no
+LIMIT :limit;
+
+-- name: delete_threads(run_no bigint, position bigint, attempt_no bigint)
+DELETE FROM sys.run_threads h USING :rows
+WHERE h.run_no = given.run_no AND h.position = given.position AND h.attempt_no = given.attempt_no;
+
+-- name: free_runs
+-- Runs that waited for nothing but the threads of their own earlier attempts.
+UPDATE sys.job_runs SET
+    not_before = greatest(coalesce(not_before, :now), :now),
+    waiting_for = CASE WHEN EXISTS (
+        SELECT 1 FROM sys.task_runs t WHERE t.run_no = job_runs.run_no AND t.retry_at IS NOT NULL
+    ) THEN 'retry' END
+WHERE run_no = ANY (:runs::bigint[]) AND state = 'PENDING' AND waiting_for = 'previous_run'
+    AND NOT EXISTS (SELECT 1 FROM sys.run_threads h WHERE h.run_no = job_runs.run_no);
+
+-- name: forget_threads
+DELETE FROM sys.run_threads WHERE run_no = ANY (:runs::bigint[]);
+
+-- name: list_threads
+SELECT
+    r.job_run_uuid, coalesce(j.job_name, b.job_name, ''), t.task_name, h.attempt_no, h.node_uuid, n.node_name, h.since,
+    r.pool_name
+FROM sys.run_threads h
+JOIN sys.job_runs r ON r.run_no = h.run_no
+JOIN sys.task_runs t ON t.run_no = h.run_no AND t.position = h.position
+LEFT JOIN sys.jobs j ON j.job_uuid = r.job_uuid
+LEFT JOIN sys.job_tombstones b ON b.job_uuid = r.job_uuid
+LEFT JOIN sys.nodes n ON n.node_uuid = h.node_uuid
+ORDER BY h.run_no, h.position, h.attempt_no
+LIMIT :limit;

@@ -1,0 +1,171 @@
+"""Copies of a catalog's file: made while nodes work, verified, and put in the place of another in one step.
+
+A copy is made page by page of one snapshot: the read transaction that holds it is kept open, so that what others commit
+meanwhile neither gets into the copy nor makes it begin again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from stat import S_IMODE
+
+import apsw
+
+from horae.errors import AlreadyExists, InUse, NotACatalog, NotFound, StoreError, StoreUnavailable, shown
+from horae.store.sqlite.failures import translated
+from horae.store.sqlite.liveness import FileLocks
+
+Progress = Callable[[int, int], None]
+"""Told how many pages of how many are copied."""
+PAGES = 2_000
+"""Pages that are copied between two words about it."""
+_PATIENCE = 5_000
+"""Milliseconds that a copy waits for another process that holds the file for a moment."""
+_BESIDE = ("-wal", "-shm", "-journal")
+
+
+def copy(source: Path, target: Path, progress: Progress | None = None) -> None:
+    """Writes a new file `target` with what `source` has now, as a file that stands alone, synced and verified.
+
+    Raises the errors of a store; NotACatalog where SQLite says that the copy is not sound. Nothing is left then.
+    """
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        with translated(str(source)), closing(_opened(source)) as held, closing(apsw.Connection(str(target))) as made:
+            held.execute("BEGIN")
+            held.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            with made.backup("main", held, "main") as work:
+                while not work.done:
+                    work.step(PAGES)
+                    if progress is not None:
+                        progress(work.page_count - work.remaining, work.page_count)
+            held.execute("ROLLBACK")
+            made.execute("PRAGMA journal_mode = DELETE").fetchall()
+            _verify(made, source)
+        _sync(target)
+    except BaseException:
+        remove(target)
+        raise
+
+
+def refuse_existing(target: Path) -> None:
+    if target.exists():
+        raise AlreadyExists(
+            f"{shown(str(target))} is there already", hint="Choose another name, or overwrite it: --force."
+        )
+
+
+def place(made: Path, target: Path, *, force: bool) -> None:
+    """Gives a finished copy its name. Raises AlreadyExists where that is taken and not to be taken over."""
+    if not force:
+        refuse_existing(target)
+    made.replace(target)
+    _sync(target.parent)
+
+
+def replace(made: Path, target: Path, *, keep: bool) -> Path | None:
+    """Puts a finished copy in the place of a catalog, which is kept beside it; where it was put. Raises InUse where a
+    node or any other program has the catalog open: what they write would be lost."""
+    refuse_nodes(target)
+    old: Path | None = None
+    if target.exists():
+        close_log(target)
+        _as_whose(made, target.stat())
+        if keep:
+            old = _free_name(target)
+            os.link(target, old)
+            for ending in _BESIDE:
+                # Only where SQLite could not read the file: then all of it is kept as it was.
+                with suppress(FileNotFoundError):
+                    Path(f"{target}{ending}").rename(f"{old}{ending}")
+    for ending in _BESIDE:
+        with suppress(FileNotFoundError):
+            Path(f"{target}{ending}").unlink()
+    made.replace(target)
+    _sync(target.parent)
+    return old
+
+
+def remove(made: Path) -> None:
+    for ending in ("", *_BESIDE):
+        with suppress(OSError):
+            Path(f"{made}{ending}").unlink()
+
+
+def refuse_nodes(target: Path) -> None:
+    """Raises InUse where a live node has the catalog: it holds a lock in the folder beside it."""
+    locks = FileLocks(str(target))
+    folder = Path(f"{target}-nodes")
+    alive = [each.name for each in folder.iterdir() if not locks.is_free(each.name)] if folder.is_dir() else []
+    if alive:
+        raise InUse(
+            f"{shown(str(target))} is at work: {len(alive)} node{'s are' if len(alive) > 1 else ' is'} alive on it",
+            hint="Stop every horae serve and worker on it first.",
+        )
+
+
+def _opened(source: Path) -> apsw.Connection:
+    if not source.is_file():
+        raise NotFound(f"There is no file {shown(str(source))}", hint="Check the path.")
+    try:
+        connection = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.execute("PRAGMA schema_version").fetchall()
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError):
+        connection = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(_PATIENCE)
+    return connection
+
+
+def _verify(made: apsw.Connection, source: Path) -> None:
+    found = [row[0] for row in made.execute("PRAGMA integrity_check(3)")]
+    if found != ["ok"]:
+        raise NotACatalog(
+            f"{shown(str(source))} is damaged: {'; '.join(found)}",
+            hint="Restore the latest backup that is sound: horae restore FILE.",
+        )
+
+
+def close_log(target: Path) -> None:
+    """Takes what the write-ahead log has into the file, which SQLite lets only somebody do who is alone with it."""
+    try:
+        with closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as alone:
+            alone.set_busy_timeout(_PATIENCE)
+            with translated(str(target)):
+                alone.execute("PRAGMA journal_mode = DELETE").fetchall()
+    except StoreUnavailable as error:
+        if not isinstance(error.__cause__, apsw.BusyError | apsw.LockedError):
+            raise
+        raise InUse(
+            f"Another program has {shown(str(target))} open",
+            hint="Stop every horae process on it first: servers, workers, shells, --watch.",
+        ) from error
+    except (StoreError, apsw.Error):
+        # It cannot be read, which may be why another is to take its place.
+        return
+
+
+def _as_whose(made: Path, before: os.stat_result) -> None:
+    """Gives the new file the owner and the mode of the one before: the service that used it is to use this one."""
+    made.chmod(S_IMODE(before.st_mode))
+    with suppress(PermissionError):
+        os.chown(made, before.st_uid, before.st_gid)
+
+
+def _free_name(target: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    names = (
+        target.with_name(f"{target.name}.before-{stamp}{f'-{number}' if number else ''}") for number in range(1000)
+    )
+    return next(name for name in names if not name.exists())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,130 @@
+"""What becomes of programs where their sandbox cannot be had: they wait and say why, on every surface, and never run
+without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.engine.world import ended
+from tests.store.catalogs import Place
+from tests.work.world import at_work, configured, external, make, prepared, until
+
+from horae import Horae
+from horae.app.checkup import examine_store
+from horae.config import load_configuration
+from horae.control.wait_facts import stuck_now
+from horae.core.needs import EXTERNAL
+from horae.events import SandboxMissing
+from horae.runners import sandbox
+
+BUBBLEWRAP = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
+"""Starts what it is given: whether namespaces work here is not what these tests are about."""
+JOB = "CREATE JOB tidy SCHEDULE = NONE RETRY = NONE EXEC '/bin/echo tidied'; EXECUTE JOB tidy"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Place:
+    return Place("sqlite", str(tmp_path / "horae.db"))
+
+
+async def waits_for(app: Horae, reason: str) -> str:
+    """The id of the job's run once it waits for that."""
+
+    async def look() -> str | None:
+        runs = await app.runs("tidy")
+        return runs[0].run_id if runs and runs[0].waiting_for == reason else None
+
+    found: str = await until(look)
+    return found
+
+
+def test_without_its_sandbox_a_program_waits_says_what_to_install_and_starts_once_it_is_there(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(place)
+    places = tmp_path / "bin"
+    places.mkdir()
+    monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(places))
+    app = make(place, configured(tmp_path, external(sandbox="namespaces")), node="alpha")
+    told: list[object] = []
+    app.events.listen(told.append)
+
+    async def body() -> None:
+        await app.sql(JOB)
+        run_id = await waits_for(app, "sandbox")
+        (run,) = await app.runs("tidy")
+        assert run.state == "PENDING"
+        assert run.waiting_detail == (
+            'node alpha: Programs need namespaces of their own (sandbox = "namespaces"), but bubblewrap (bwrap) is not '
+            'installed. Install bubblewrap, or choose sandbox = "user" or "none" under [external] in the configuration.'
+        )
+        assert [each.reason for each in told if isinstance(each, SandboxMissing)] == [
+            run.waiting_detail.removeprefix("node alpha: ")
+        ]
+        assert "bubblewrap (bwrap) is not installed" in app.registry.why_missing(EXTERNAL)
+        findings = {each.check: each for each in (await examine_store(place.url)).findings}
+        assert findings["nodes"].subject == "alpha"
+        assert "bubblewrap (bwrap) is not installed" in findings["nodes"].message
+        assert "bubblewrap (bwrap) is not installed" in findings["tasks"].hint
+        assert [each.reason for each in await app.home.call(stuck_now)] == ["sandbox"]
+        wrapper = places / "bwrap"
+        wrapper.write_text(BUBBLEWRAP)
+        wrapper.chmod(0o755)
+        report = await ended(app, run_id)
+        assert report.outcome == "COMPLETED", str(report)
+        assert report.tasks[0].result["sandbox"] == "namespaces"
+
+    at_work(app, body)
+
+
+def test_programs_without_a_sandbox_are_refused_once_somebody_but_local_may_have_them_started(
+    home: Place, tmp_path: Path
+) -> None:
+    app = make(home, configured(tmp_path, external()))
+
+    async def body() -> None:
+        await app.sql("CREATE USER alice; CREATE ROLE crew; GRANT crew TO alice")
+        await app.sql(JOB)
+        (run,) = await app.runs("tidy")
+        assert (await ended(app, run.run_id)).outcome == "COMPLETED"
+        await app.sql("GRANT EXECUTE EXTERNAL JOB TO crew")
+        await until(lambda: app.registry.sandbox is not None)
+        await app.sql("EXECUTE JOB tidy")
+        run_id = await waits_for(app, "sandbox")
+        detail = (await app.runs("tidy"))[0].waiting_detail or ""
+        assert '(sandbox = "none"), but "alice" may have them started' in detail
+        await app.sql("REVOKE EXECUTE EXTERNAL JOB FROM crew")
+        assert (await ended(app, run_id)).outcome == "COMPLETED"
+
+    at_work(app, body)
+
+
+def test_a_grant_that_the_node_has_not_noticed_yet_starts_no_program_either(home: Place, tmp_path: Path) -> None:
+    slow = {"sweep_every": "1h"}
+    app = make(home, configured(tmp_path, external()), settings=slow)
+
+    async def body() -> None:
+        await app.sql("CREATE USER alice; GRANT EXECUTE EXTERNAL JOB TO alice")
+        await app.sql(JOB)
+        (run,) = await app.runs("tidy")
+        report = await ended(app, run.run_id)
+        assert report.outcome == "FAILED"
+        assert "may have them started" in (report.tasks[0].attempts[-1].error or "")
+
+    at_work(app, body)
+
+
+def test_what_the_machine_here_cannot_give_doctor_says_before_any_node_runs(
+    home: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(home)
+    monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(tmp_path))
+    configuration = load_configuration(configured(tmp_path, external(sandbox="namespaces")))
+
+    async def look() -> None:
+        examined = await examine_store(home.url, configuration)
+        assert examined.checks["programs"] == "allowed here, but without their sandbox"
+        assert any("bubblewrap (bwrap) is not installed" in each.message for each in examined.findings)
+
+    at_work(make(home), look)
