@@ -83,12 +83,19 @@ class Driver:
         return context.new_page()
 
     def give_back(self, address: str, page: Page) -> None:
-        """Has its browser forget everything."""
+        """Has its browser forget everything, or closes it where a script of the page is on its way elsewhere at that
+        moment, as when a session has just ended: such a page might go there later."""
         context = page.context
         for other in context.pages:
             if other != page:
                 other.close()
-        page.goto("about:blank")
+        try:
+            page.goto("about:blank")
+        except Error as error:
+            if "interrupted by another navigation" not in error.message:
+                raise
+            context.close()
+            return
         # Only now: a script that was still at it could have kept something after.
         session = context.new_cdp_session(page)
         session.send("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "local_storage"})
@@ -198,7 +205,7 @@ class Visitor:
         scripts: bool = True,
     ) -> None:
         self.address = address
-        self._driver = driver
+        self.driver = driver
         self._scripts = scripts
         self.page = driver.page(address) if scripts else driver.new_page(address, java_script_enabled=False)
         self.context = self.page.context
@@ -238,7 +245,7 @@ class Visitor:
     def close(self) -> None:
         self.guard.leave()
         if self._scripts and not self.page.is_closed():
-            self._driver.give_back(self.address, self.page)
+            self.driver.give_back(self.address, self.page)
         else:
             self.context.close()
 

@@ -72,3 +72,12 @@ def test_what_cannot_be_read_seen_or_reached_is_noticed(sqlite_stage: Stage, vis
     page.evaluate(f"() => {{ const main = document.querySelector('main'); {WORSE[scan]}; }}")
     found = {"pale": scanning.pale, "too_wide": scanning.too_wide, "unreached": scanning.unreached}[scan](page)
     assert any("pale" in each for each in found), found
+
+
+def test_a_page_that_goes_elsewhere_by_itself_is_given_back_all_the_same(sqlite_stage: Stage, visit: Visit) -> None:
+    driver = visit(sqlite_stage).driver
+    for wait in range(8):
+        page = driver.page(sqlite_stage.url)
+        page.goto("/login")
+        page.evaluate("wait => void setTimeout(() => location.assign('/jobs'), wait)", wait % 4)
+        driver.give_back(sqlite_stage.url, page)
