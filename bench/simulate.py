@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -17,6 +16,7 @@ from typing import Any
 from bench.timing import table
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.schedule import Cron
+from horae.logs import silenced
 from horae.rehearsal.cast import Cast, Part
 from horae.rehearsal.draws import Chance
 from horae.rehearsal.play import play
@@ -34,9 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    logging.getLogger("horae").addHandler(logging.NullHandler())
-    logging.getLogger("horae").propagate = False
-    found = [measured(jobs, given.rounds) for jobs in SIZES]
+    with silenced():
+        found = [measured(jobs, given.rounds) for jobs in SIZES]
     if given.json:
         print(json.dumps(found, indent=2))
     else:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from datetime import UTC, datetime
 from json import JSONEncoder
@@ -368,6 +369,18 @@ def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO |
     elif stream is not None:
         handler.setStream(stream)
     handler.setFormatter(JsonFormatter() if json else TextFormatter())
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Keeps what Horae logs from the program's handlers and from standard error, for a command whose own output says
+    it. The logger is put back at the end: the command may be one of several in its process."""
+    handlers, propagate = _ROOT.handlers, _ROOT.propagate
+    _ROOT.handlers, _ROOT.propagate = [*handlers, logging.NullHandler()], False
+    try:
+        yield
+    finally:
+        _ROOT.handlers, _ROOT.propagate = handlers, propagate
 
 
 def _node(event: Any) -> str:

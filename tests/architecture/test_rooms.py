@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "ddl": {"control", "core"},
     "desk": {"control", "ddl", "core", "store"},
     "web": {"control", "desk", "ddl", "events", "core"},
-    "cli": {"app", "web", "desk", "ddl", "control", "config", "demo", "rehearsal"},
+    "cli": {"app", "web", "desk", "ddl", "control", "config", "demo", "logs", "rehearsal"},
     "demo": {"core", "store", "runners", "security", "app", "config", "testing"},
     "rehearsal": {"core", "store", "runners", "control", "events", "app", "config", "testing"},
     "testing": {"core", "store", "runners", "engine", "control", "events", "app", "declarative"},

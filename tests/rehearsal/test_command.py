@@ -26,13 +26,16 @@ SPAN = ("--from", "2027-03-01", "--to", "6h")
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a file of jobs whose program would leave a trace, if it were run."""
     monkeypatch.chdir(tmp_path)
-    # The command silences this, which a process of its own does not mind and tests after this one would.
-    log = logging.getLogger("horae")
-    monkeypatch.setattr(log, "handlers", [*log.handlers])
-    monkeypatch.setattr(log, "propagate", log.propagate)
     trace = tmp_path / "trace"
     (tmp_path / "jobs.toml").write_text(FILE.replace("/bin/false", f"/usr/bin/touch {trace}"))
     return tmp_path
+
+
+def test_a_program_that_simulates_hears_what_horae_logs_afterwards(here: Path) -> None:
+    log = logging.getLogger("horae")
+    before = (log.handlers[:], log.propagate)
+    assert horae("simulate", "jobs.toml", *SPAN).code == 0
+    assert (log.handlers, log.propagate) == before
 
 
 def test_a_file_alone_is_simulated_without_a_catalog_and_without_running_anything(here: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import shlex
 import socket
 import tempfile
@@ -42,7 +41,10 @@ def run(arguments: Namespace, screen: Screen) -> int:
         screen.data({"saved": arguments.save})
         screen.line(f"Saved the sample jobs. Now try: {program()} next {shlex.quote(arguments.save)}")
         return 0
-    with tempfile.TemporaryDirectory(prefix="horae-demo-") as folder:
+    from horae.logs import silenced
+
+    # The dashboard shows everything that logs would, and more.
+    with tempfile.TemporaryDirectory(prefix="horae-demo-") as folder, silenced():
         return _live(screen, Path(folder), arguments, seconds)
 
 
@@ -53,9 +55,6 @@ def _live(screen: Screen, folder: Path, arguments: Namespace, seconds: float | N
     from horae.demo.history import Past
     from horae.demo.world import EXTERNAL_JOB, EXTERNAL_NAME
 
-    # The dashboard tells everything that logs would, and more.
-    logging.getLogger("horae").addHandler(logging.NullHandler())
-    logging.getLogger("horae").propagate = False
     given = None if arguments.http is None else parse_address(arguments.http, Place("the command line", "--http"))
     began_at = monotonic()
     screen.note("Making a month of history: the engine runs it all, on simulated time.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from argparse import Namespace
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from horae.rehearsal.lengths import OR_LESS, length_text, moment_text
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
     from horae.rehearsal.cast import Cast
+    from horae.rehearsal.draws import Chance
     from horae.rehearsal.result import JobResult, Result
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -35,16 +35,23 @@ _FAILED = ("FAILED", "FAILED_STALE", "CANCELLED", "COMPLETED_WITH_ERRORS")
 
 def run(arguments: Namespace, screen: Screen) -> int:
     # Imported here: the engine is much to import, and what is wrong with the words is said without it.
-    from horae.rehearsal.asked import read_chance, read_span, shown_timezone
-    from horae.rehearsal.page import MARK, page
-    from horae.rehearsal.play import play
-    from horae.rehearsal.stage import MOST_RUNS, expected
+    from horae.logs import silenced
+    from horae.rehearsal.asked import read_chance
+    from horae.rehearsal.page import MARK
 
     chance = read_chance(arguments.seed, arguments.durations, arguments.failures, arguments.assume)
     _check_page(arguments.html, MARK)
-    # What goes wrong on purpose is told as the answer.
-    logging.getLogger("horae").addHandler(logging.NullHandler())
-    logging.getLogger("horae").propagate = False
+    # The answer says what fails on purpose.
+    with silenced():
+        return _simulate(arguments, screen, chance)
+
+
+def _simulate(arguments: Namespace, screen: Screen, chance: Chance) -> int:
+    from horae.rehearsal.asked import read_span, shown_timezone
+    from horae.rehearsal.page import page
+    from horae.rehearsal.play import play
+    from horae.rehearsal.stage import MOST_RUNS, expected
+
     cast_at = _cast(arguments)
     cast = cast_at(files.now())
     if not cast.parts:

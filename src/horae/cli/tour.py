@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import pkgutil
 import tempfile
 from argparse import Namespace
@@ -154,10 +153,10 @@ def _rest_of_the_tour(screen: Screen, facts: _Facts) -> None:
 def _run_jobs(screen: Screen, seconds: float) -> dict[str, Any]:
     # Imported here: without the engine, previews start sooner.
     from horae.demo.tour import sample_app
+    from horae.logs import silenced
 
-    # The lines below tell everything that logs would.
-    logging.getLogger("horae").addHandler(logging.NullHandler())
-    with tempfile.TemporaryDirectory(prefix="horae-demo-") as folder:
+    # The lines below say everything that logs would.
+    with tempfile.TemporaryDirectory(prefix="horae-demo-") as folder, silenced():
         return asyncio.run(_live(screen, sample_app(f"sqlite:///{folder}/horae.db"), seconds))
 
 
