@@ -1,4 +1,4 @@
-"""Some hundreds of random lives of a scheduler: every start was owed, and every debt was met.
+"""Random lives of a scheduler, some hundreds at full depth: every start was owed, and every debt was met.
 
 `python -m tests.declarative.trace_lives` does the same with thousands.
 """
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.declarative.trace_lives import explained, lived
 from tests.declarative.trace_recorder import record
+from tests.tier import examples
 
 from horae.core import declarative, occurrence
 from horae.core.declarative import Standing
@@ -37,7 +38,7 @@ SEEN = (
 )
 
 
-@pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.parametrize("chunk", range(examples(8)))
 def test_in_every_life_what_is_started_is_owed_and_what_is_owed_is_started(chunk: int) -> None:
     tally: Counter[str] = Counter()
     for number in range(chunk * LIVES, (chunk + 1) * LIVES):

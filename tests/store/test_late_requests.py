@@ -179,3 +179,50 @@ def test_a_job_paused_while_no_node_was_alive_does_not_run_a_slot_that_is_younge
         assert (await store.jobs())[0].state is JobState.PAUSED
 
     run(place, body)
+
+
+@pytest.mark.parametrize(("recovery", "grace"), POLICIES)
+def test_a_definition_changed_in_the_same_downtime_as_a_pause_comes_after_it(
+    place: Place, recovery: str, grace: str
+) -> None:
+    async def body(store: Store, clock: ManualClock) -> None:
+        await store.define([minutely("a", recovery=recovery, misfire_grace=grace)])
+        written(place, "enabled = false", "name = 'a'", 2.5)
+        clock.set(minute(LOOKED))
+        await store.define([minutely("a", Cron(SECOND), recovery=recovery, misfire_grace=grace)])
+        await planned(store)
+        assert (await store.jobs())[0].state is JobState.PAUSED
+        assert "runs" not in found(await store.runs(job="a")).values()
+
+    run(place, body)
+
+
+@pytest.mark.parametrize("written_first", ["pause", "resume", "reschedule", "drop"])
+def test_a_command_comes_after_a_request_that_was_written_before_it(place: Place, written_first: str) -> None:
+    async def body(store: Store, clock: ManualClock) -> None:
+        await store.define([minutely("a")])
+        later = minute(600)
+        if written_first == "pause":
+            place.sql("UPDATE sys.cb_schedules SET enabled = false")
+            await store.set_state("a", JobState.ENABLED)
+            await planned(store)
+            assert (await store.jobs())[0].state is JobState.ENABLED
+        elif written_first == "resume":
+            await store.set_state("a", JobState.PAUSED)
+            place.sql("UPDATE sys.cb_schedules SET enabled = true")
+            await store.set_state("a", JobState.PAUSED)
+            await planned(store)
+            assert (await store.jobs())[0].state is JobState.PAUSED
+        elif written_first == "reschedule":
+            place.sql(f"UPDATE sys.cb_schedules SET next_run_at = '{minute(60):%Y-%m-%d %H:%M:%S}+00:00'")
+            await store.reschedule("a", later)
+            await planned(store)
+            assert (await store.jobs())[0].next_run_time == later
+        else:
+            place.sql("UPDATE sys.cb_schedules SET cron_spec = '0 0 * * *'")
+            await store.drop(["a"])
+            await planned(store)
+            assert await store.jobs() == ()
+            assert place.sql("SELECT error FROM sys.schedule_requests") == [(None,)]
+
+    run(place, body)

@@ -49,7 +49,7 @@ from horae.store.records import (
     ThreadRecord,
     Totals,
 )
-from horae.store.requests import apply_requests, requested_jobs
+from horae.store.requests import apply_earlier, apply_requests, requested_jobs
 from horae.store.rows import optional_moment, to_json
 from horae.store.settling import Settler, plain_definitions
 from horae.store.transacting import Listener
@@ -141,6 +141,7 @@ class Catalog(Vaulted, Boarded, Visited):
         check_batch(specs)
         try:
             async with self._work() as work:
+                await apply_earlier(work, {spec.name for spec in specs}, self._unplannable)
                 definer = Definer(
                     work,
                     by=by,
@@ -174,6 +175,7 @@ class Catalog(Vaulted, Boarded, Visited):
 
     async def drop(self, names: Sequence[str], *, keep_history: bool = False, by: str = "local") -> int:
         async with self._work() as work:
+            await apply_earlier(work, names, self._unplannable)
             return await operating.drop(work, names, keep_history=keep_history, by=by)
 
     async def set_state(
@@ -187,12 +189,14 @@ class Catalog(Vaulted, Boarded, Visited):
         by: str = "local",
     ) -> JobState:
         async with self._work() as work:
+            await apply_earlier(work, {name}, self._unplannable)
             return await operating.set_state(
                 work, name, JobState(state), until, note, by, self._unplannable, among=among
             )
 
     async def reschedule(self, name: str, at: datetime, *, by: str = "local") -> datetime:
         async with self._work() as work:
+            await apply_earlier(work, {name}, self._unplannable)
             return await operating.reschedule(work, name, at, by, self._unplannable)
 
     async def admit(self, requests: Sequence[Admission]) -> tuple[Admitted, ...]:

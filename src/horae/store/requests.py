@@ -7,6 +7,7 @@ did since. A request that is invalid changes nothing; its row keeps the error, a
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -64,6 +65,18 @@ async def apply_requests(work: Work, unplannable: set[str]) -> bool:
         await work.flush()
         await work.transaction.rows("close_request", request=request.number, error=error)
     return len(requests) == MOST_AT_ONCE
+
+
+async def apply_earlier(work: Work, names: Collection[str], unplannable: set[str]) -> None:
+    """Applies what is open if any of it is for a job of `names`: a command for a job comes after what was written for
+    it before, also where no node has looked meanwhile."""
+    asked = {name for (name,) in await work.transaction.rows("requested_names")}
+    if asked.isdisjoint(names):
+        return
+    careful, work.careful = work.careful, True
+    while await apply_requests(work, unplannable):
+        pass
+    work.careful = careful
 
 
 async def requested_jobs(work: Work) -> frozenset[str]:
