@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import urllib.request
 from pathlib import Path
@@ -108,6 +109,9 @@ def test_what_nobody_would_run_is_refused(folder: Path) -> None:
 
 def test_without_what_serving_takes_it_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    # A server sets up the logs of its process, which is this one here.
+    for log in (logging.getLogger("horae"), logging.getLogger("horae.task")):
+        monkeypatch.setattr(log, "level", log.level)
     monkeypatch.setattr("horae.cli.serving.find_spec", lambda name: None if name == "uvicorn" else sys)
     shown = inside("serve", "--http", "127.0.0.1:0")
     assert shown.code == 2
