@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from horae.security.concealing import forget, is_concealed, reveal
+
 LOGGERS = ("", "asyncio", "uvicorn", "horae", "horae.engine", "horae.runs", "horae.store", "horae.task")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1)
 OWN = "PYTEST_CURRENT_TEST"
@@ -58,6 +60,10 @@ def the_process_is_left_as_it_was() -> Iterator[None]:
     """Set up after the fixtures of modules and sessions, and before the test's own: it sees what the test does."""
     before = state()
     yield
+    # An app that holds a key closes its process for good, and takes the key out of the environment: here it has ended.
+    forget()
+    if is_concealed():
+        reveal()
     left = differences(before, state())
     if left:
         pytest.fail("\n".join(["The test leaves the process changed for those after it:", *left]), pytrace=False)

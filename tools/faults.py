@@ -80,9 +80,9 @@ FAULTS = (
     ),
     Fault(
         "late",
-        "src/horae/engine/keeper.py",
-        "late > self._tuning.late_after:",
-        "late > 100 * self._tuning.late_after:",
+        "src/horae/engine/watchdog.py",
+        "late < self._limit:",
+        "late < 100 * self._limit:",
         "a node whose heartbeat is late goes on with its runs",
     ),
     Fault(

@@ -53,7 +53,8 @@
     │   ├── InUse                 1505   something else still needs it
     │   ├── KeyReused             1506   an idempotency key that came with another request before
     │   ├── PlanMoved             1507   what a plan was made on is not as it was
-    │   └── WaitExpired           1510   a run had not ended when the time to wait for it was over
+    │   ├── WaitExpired           1510   a run had not ended when the time to wait for it was over
+    │   └── OwnerLimitReached     1511   an owner has as much as it may: names the limit
     ├── AccessDenied              1800   the principal has no right to do this
     │   ├── LoginFailed           1801
     │   ├── CrossSite             1802   another site made the browser ask, or the request cannot show that none did
@@ -403,6 +404,9 @@ class PlanMoved(Conflict, code="plan_moved", number=1507): ...
 
 
 class WaitExpired(Conflict, code="wait_expired", number=1510): ...
+
+
+class OwnerLimitReached(Conflict, code="owner_limit_reached", number=1511): ...
 
 
 class AccessDenied(HoraeError, code="access_denied", number=1800): ...

@@ -251,6 +251,15 @@ class SandboxMissing(NamedTuple):
     reason: str
 
 
+class ClockSetBack(NamedTuple):
+    """Emitted when the store's clock was ahead and came back, so that jobs are decided further than the clock has come:
+    their slots up to `until` ran early. Nothing of them starts until then. Once, until no job is ahead any more."""
+
+    jobs: int
+    until: str
+    job: str
+
+
 class DefinitionUnreadable(NamedTuple):
     """Emitted when the definition of a due job cannot be read here, once for each version: the job is left alone until
     somebody defines it anew, drops it, or repairs it."""
@@ -325,6 +334,23 @@ class HistoryDeleted(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
 
 
+class TrailSealed(NamedTuple):
+    """Emitted when this node sees that the audit trail has a newer seal, whoever made it. `head` is its digest, for
+    `horae audit verify --head`: kept where those who can write to the database cannot, it shows a trail that was cut
+    off or written anew."""
+
+    seal: int
+    head: str
+
+
+class HeadUnpublished(NamedTuple):
+    """Emitted when the head of the audit trail could not be written to `audit_head_file` or sent to
+    `audit_head_webhook`. `where` is the file, or the address without its path; it is tried again with the next head."""
+
+    where: str
+    error: str
+
+
 class LoopFailed(NamedTuple):
     """Emitted when one of the engine's loops met an error nobody expected; the loop goes on."""
 
@@ -355,6 +381,7 @@ Event: TypeAlias = (
     | HandlerMissing
     | RunOverlong
     | SandboxMissing
+    | ClockSetBack
     | DefinitionUnreadable
     | DefinitionsRegistered
     | DefinitionsReplaced
@@ -365,6 +392,8 @@ Event: TypeAlias = (
     | RunsReaped
     | RunsSwept
     | HistoryDeleted
+    | TrailSealed
+    | HeadUnpublished
     | LoopFailed
 )
 EVENTS: tuple[type[Any], ...] = get_args(Event)

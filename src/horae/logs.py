@@ -135,6 +135,14 @@ _TELLING: Mapping[type, _Told] = {
         _RUNS, WARNING, lambda e: f"{e.job} lasts unusually long: {_line(e.reason)} ({e.run_id})"
     ),
     events.SandboxMissing: _Told(_ENGINE, WARNING, lambda e: f"this node starts no programs: {_line(e.reason)}"),
+    events.ClockSetBack: _Told(
+        _ENGINE,
+        WARNING,
+        lambda e: (
+            f"the store's clock was set back: {e.jobs} job{'' if e.jobs == 1 else 's'}, such as {e.job}, ran slots"
+            f" early; nothing of them starts until {e.until}"
+        ),
+    ),
     events.DefinitionUnreadable: _Told(
         _RUNS,
         WARNING,
@@ -168,6 +176,12 @@ _TELLING: Mapping[type, _Told] = {
     ),
     events.RunsSwept: _Told(_ENGINE, INFO, lambda e: f"{_many(e.count, 'waiting run')} moved on by a sweep"),
     events.HistoryDeleted: _Told(_ENGINE, INFO, lambda e: f"{_many(e.count, 'old run')} deleted"),
+    events.TrailSealed: _Told(_ENGINE, INFO, lambda e: f"audit trail sealed by seal {e.seal}, head {e.head}"),
+    events.HeadUnpublished: _Told(
+        _ENGINE,
+        WARNING,
+        lambda e: f"the audit trail's head was not published to {_line(e.where)}: {_line(e.error)}",
+    ),
     events.LoopFailed: _Told(
         _ENGINE, ERROR, lambda e: f"unexpected error in the engine's {e.loop} loop, which goes on: {_line(e.error)}"
     ),
@@ -321,7 +335,11 @@ class JsonFormatter(_Formatter):
 
 
 class TextFormatter(_Formatter):
-    """A line for people, with the time in UTC; below it the traceback, where there is one."""
+    """A line for people, with the time in UTC; below it, indented, the traceback, where there is one.
+
+    Whatever a record says, only its first line begins with a time: line breaks and control characters of a message are
+    written as escapes, so that nothing that a task logs looks like a record of its own.
+    """
 
     converter = staticmethod(time.gmtime)
 
@@ -330,12 +348,12 @@ class TextFormatter(_Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         """Says of what a task logs through `run.log` whose it is: many runs log at once."""
+        facts = {**record.__dict__, "message": _printable(record.message), "name": _printable(record.name)}
         if record.name != _TASKS or not hasattr(record, "run_id"):
-            return super().formatMessage(record)
-        facts = record.__dict__
+            return super().formatMessage(logging.makeLogRecord(facts))
         task = "" if facts.get("task") == facts.get("job") else f"/{facts.get('task')}"
-        whose = f"{facts.get('job')}{task} ({record.run_id})"
-        return super().formatMessage(logging.makeLogRecord({**facts, "message": f"{whose}: {record.message}"}))
+        whose = _printable(f"{facts.get('job')}{task} ({record.run_id})")
+        return super().formatMessage(logging.makeLogRecord({**facts, "message": f"{whose}: {facts['message']}"}))
 
     def format(self, record: logging.LogRecord) -> str:
         event, trace = getattr(record, PREFIX + "event", None), record.exc_text
@@ -344,7 +362,14 @@ class TextFormatter(_Formatter):
             # At the end of a run it already stands below the line of the attempt, which came just before.
             is_repeated = event == "RunEnded" and _RUNS.isEnabledFor(WARNING)
             record.exc_info, record.exc_text = None, None if is_repeated else _indented(trace)
+        elif record.exc_info or trace:
+            # Made anew: the text that another formatter left in the record is not indented.
+            record = copy(record)
+            record.exc_text = _indented(self.formatException(record.exc_info) if record.exc_info else trace or "")
         return super().format(record)
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
+        return _indented(super().formatStack(stack_info))
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -94,7 +94,19 @@ _PLAIN: tuple[tuple[str, type, str, str], ...] = (
         "",
         "Times this node could not give programs a sandbox.",
     ),
+    (
+        "scheduler_clock_set_back_total",
+        events.ClockSetBack,
+        "",
+        "Times this node found jobs ahead of a clock that was set back.",
+    ),
     ("scheduler_runs_overlong_total", events.RunOverlong, "", "Runs on this node that lasted unusually long."),
+    (
+        "scheduler_audit_head_failures_total",
+        events.HeadUnpublished,
+        "",
+        "Times the audit trail's head could not be published to its file or webhook.",
+    ),
     ("scheduler_loop_errors_total", events.LoopFailed, "", "Unexpected errors in the engine's loops."),
     ("scheduler_heartbeats_late_total", events.HeartbeatLate, "", "Heartbeats that came too late."),
     ("scheduler_expulsions_total", events.NodeExpelled, "", "Times others declared this node dead."),
@@ -123,6 +135,13 @@ FAMILIES = (
     ),
     Family("scheduler_catalog_jobs", "gauge", ("state",), "Jobs in the catalog."),
     Family("scheduler_slots", "gauge", (), "How many runs this node takes on at once; 0 when it has stopped."),
+    Family("scheduler_audit_seals", "gauge", (), "The number of the audit trail's newest seal that this node saw."),
+    Family(
+        "scheduler_audit_head",
+        "gauge",
+        (),
+        "The first 13 hex digits of that seal's digest, as a number: what was scraped shows a trail written anew.",
+    ),
     Family("scheduler_store_up", "gauge", (), "Whether the catalog can be reached: 1 or 0."),
     Family("scheduler_leftover_threads", "gauge", (), "Threads left behind that have not ended; each holds a slot."),
     Family("scheduler_job_execution_duration_seconds", "histogram", ("job",), "From a run's start to its end."),
@@ -209,6 +228,7 @@ class Metrics:
         self._plain: dict[str, float] = {name: 0 for name, *_ in _PLAIN}
         self._failed = self._slots = self._tasks = 0
         self._store_up: int | None = None
+        self._sealed: events.TrailSealed | None = None
         self._totals: Totals | None = None
         self._waiting: dict[str, int] = {}
 
@@ -227,6 +247,7 @@ class Metrics:
             (self._on_node_gone, events.NodeExpelled),
             (self._on_store_lost, events.StoreLost),
             (self._on_store_found, events.StoreFound),
+            (self._on_trail_sealed, events.TrailSealed),
             (lambda event: self._claims.observe(event.seconds), events.Claimed),
             (lambda event: self._plans.observe(event.seconds), events.Planned),
         ]
@@ -356,6 +377,9 @@ class Metrics:
     def _on_store_found(self, event: events.StoreFound) -> None:
         self._store_up = 1
 
+    def _on_trail_sealed(self, event: events.TrailSealed) -> None:
+        self._sealed = event
+
     def _adder(self, name: str, field: str) -> Callable[[Any], None]:
         def add(event: Any) -> None:
             self._plain[name] += getattr(event, field) if field else 1
@@ -379,6 +403,7 @@ class Metrics:
             "jobs_running": [((), running)],
             "scheduler_slots": [((), self._slots)],
             "scheduler_store_up": [] if self._store_up is None else [((), self._store_up)],
+            **_sealed_series(self._sealed),
             "scheduler_leftover_threads": [((), leftover)],
             "scheduler_job_execution_duration_seconds": [(key, each.buckets()) for key, each in jobs],
             "scheduler_task_execution_duration_seconds": [(key, each.buckets()) for key, each in tasks],
@@ -397,6 +422,13 @@ class Metrics:
         }
         for family in FAMILIES:
             yield family, series.get(family.name, [])
+
+
+def _sealed_series(sealed: events.TrailSealed | None) -> dict[str, list[Sample]]:
+    """No label: each digest would be a series for ever. So many of its bits are a number that nothing rounds."""
+    if sealed is None:
+        return {}
+    return {"scheduler_audit_seals": [((), sealed.seal)], "scheduler_audit_head": [((), int(sealed.head[:13], 16))]}
 
 
 def _catalog_series(totals: Totals | None) -> dict[str, list[Sample]]:

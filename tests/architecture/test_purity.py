@@ -18,6 +18,8 @@ PURE_MODULES = {
         "enum",
         "functools",
         "hashlib",
+        "hmac",
+        "unicodedata",
         "heapq",
         "itertools",
         "json",

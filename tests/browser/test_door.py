@@ -88,6 +88,7 @@ def test_whoever_changes_their_own_password_signs_in_with_it(closed: Stage, visi
     page = visitor.sign_in(f"eve-{closed.kind}", PASSWORD, "/people")
     visitor.guard.bear(401)
     page.get_by_role("button", name="Change password").click()
+    page.locator("#old-password").fill(PASSWORD)
     page.locator("#own-password").fill("a better horse")
     page.locator("#own-password-go").click()
     page.wait_for_url("**/login**")

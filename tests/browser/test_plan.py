@@ -111,7 +111,9 @@ def test_it_all_works_without_scripts_for_those_who_sign_in(closed: Stage, visit
 
 
 def test_who_has_no_rights_sees_what_is_missing_and_no_button(closed: Stage, visit: Visit) -> None:
-    page = visit(closed).sign_in("ann", PASSWORD, "/plan")
-    show_plan(page, a_file(a_name()))
-    expect(page.locator("#finding-1")).to_contain_text("CREATE JOB is missing")
+    visitor = visit(closed)
+    page = visitor.sign_in("ann", PASSWORD, "/plan")
+    with visitor.guard.expecting(403):
+        show_plan(page, a_file(a_name()))
+        expect(page.locator("body")).to_contain_text("CREATE JOB is missing")
     expect(page.get_by_role("button", name="Apply this plan")).to_have_count(0)

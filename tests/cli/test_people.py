@@ -13,6 +13,8 @@ from tests.cli.shell import horae
 from tests.store.databases import Databases
 
 from horae.cli.people import read_privileges
+from horae.core.throttle import Throttle
+from horae.store import granting
 
 VALUE = "s3cr3t-value-42"
 
@@ -60,10 +62,39 @@ def test_a_password_is_never_an_argument_and_is_not_repeated(store: str) -> None
     assert inside("user", "create", "ann", "--password", "--store", store, stdin="").code == 2
 
 
+def test_old_passwords_are_counted_from_one_command_to_the_next(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # However long the commands take, no try comes back.
+    monkeypatch.setattr(granting, "OLD_PASSWORDS", Throttle(4, 1e-6))
+    inside("user", "create", "ann", "--password", "--store", store, stdin="hunter2hunter2")
+    own = ("user", "alter", "ann", "--password", "--store", store, "--user", "ann")
+    said = "ALTER USER ann PASSWORD 'hunter3' OLD PASSWORD 'hunter1'"
+    for turn in range(4):
+        sql = ("sql", said, "--store", store, "--user", "ann")
+        done = inside(*sql) if turn % 2 else inside(*own, stdin="hunter1\nhunter3\n")
+        assert (done.code, "the old one is wrong" in done.errors) == (1, True)
+    refused = inside(*own, stdin="hunter2hunter2\nhunter3\n")
+    assert (refused.code, "too many old ones were tried" in refused.errors) == (1, True)
+    assert "Try again in" in refused.errors
+    # The administrator needs no old one, and gives the tries back.
+    assert inside("user", "alter", "ann", "--password", "--store", store, stdin="hunter4hunter4\n").code == 0
+    assert inside(*own, stdin="hunter4hunter4\nhunter3\n").code == 0
+
+
 def test_everybody_may_change_their_own_password_and_no_more(store: str) -> None:
-    inside("user", "create", "ann", "--store", store)
-    changed = inside("user", "alter", "ann", "--password", "--store", store, "--user", "ann", stdin="hunter2hunter2")
-    assert changed.code == 0
+    inside("user", "create", "ann", "--password", "--store", store, stdin="hunter2hunter2")
+    own = ("user", "alter", "ann", "--password", "--store", store, "--user", "ann")
+    without = inside(*own, stdin="hunter3hunter3\n")
+    assert (without.code, "the old and the new one are needed" in without.errors) == (2, True)
+    wrong = inside(*own, stdin="hunter1hunter1\nhunter3hunter3\n")
+    assert (wrong.code, "the old one is wrong" in wrong.errors) == (1, True)
+    inside("token", "create", "--user", "ann", "--store", store)
+    assert inside(*own, "--revoke-tokens", stdin="hunter2hunter2\nhunter3hunter3\n").code == 0
+    assert [each["is_live"] for each in asked("token", "list", store=store)["tokens"]] == [False]
+    assert inside(*own, stdin="hunter3hunter3\nhunter4hunter4\n").code == 0
+    inside("user", "create", "bob", "--store", store)
+    first = inside("user", "alter", "bob", "--password", "--store", store, "--user", "bob", stdin="x\ny\n")
+    assert (first.code, "has no password yet" in first.errors) == (1, True)
+    assert inside("user", "alter", "bob", "--revoke-tokens", "--store", store).code == 2
     refused = inside("user", "alter", "ann", "--admin", "--store", store, "--user", "ann")
     assert (refused.code, "only administrators may" in refused.errors) == (1, True)
     assert inside("user", "list", "--store", store, "--user", "ann").code == 1

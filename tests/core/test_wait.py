@@ -127,6 +127,10 @@ def test_dependencies_are_named_to_readers_who_may_know_them() -> None:
     run = replace(needing("x", depends_on=("b", "c")), stored="dependencies")
     latest = {"occ_1": {"b": RunState.FAILED, "c": None, "d": RunState.COMPLETED}}
     assert told(run, dependencies=latest) == "dependencies: b (FAILED), c (no run yet)"
+    until = datetime(2026, 1, 1, 4, 30, tzinfo=UTC)
+    assert told(run, dependencies=latest, give_ups={run.run_id: until}) == (
+        "dependencies: b (FAILED), c (no run yet); SKIPPED at 2026-01-01T04:30:00Z, unless COMPLETED by then"
+    )
     assert told(run, dependencies=latest, names_others=False) == "dependencies: 2 of its dependencies"
 
 

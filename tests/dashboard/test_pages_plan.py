@@ -13,6 +13,7 @@ from tests.dashboard.test_pages_jobs import harmless, page
 from tests.dashboard.test_rendering import HOSTILE
 from tests.web.serving import PASSWORD, Served, serving
 
+from horae.core.access import Grant, Privilege
 from horae.core.jobtable import check_job_file
 from horae.core.tomltext import key_text
 from horae.desk.plans import Load, Loads
@@ -195,11 +196,16 @@ def test_who_may_not_create_jobs_sees_what_is_missing_and_no_button(served: Serv
         client.post("/login", data={"name": "ben", "password": PASSWORD})
         token = re.search(r'name="csrf" value="([^"]+)"', page(client, "/plan"))
         assert token is not None
+        refused = sent(client, TEXT, 403, csrf=token[1])
+        assert "CREATE JOB is missing" in refused
+        assert "plan-apply" not in refused
+        assert "0 jobs of" in page(client, "/plan?start=1")
+        # Whoever may look at a job is told what a plan would come to, and is refused nothing by that.
+        served.keep(lambda store: store.grant([Grant(Privilege.VIEW_JOB_HISTORY)], ["ben"]))
         text = sent(client, TEXT, csrf=token[1])
         assert "CREATE JOB is missing" in text
         assert "plan-apply" not in text
-        assert "0 jobs of" in page(client, "/plan?start=1")
-    assert not served.trail("ACCESS_DENIED")
+    assert [each["action"] for each in served.trail("ACCESS_DENIED")] == ["plan or apply definitions"]
 
 
 # ---- starting from what is there -------------------------------------------------------------------------------------

@@ -269,6 +269,7 @@ STATEMENTS: st.SearchStrategy[Any] = st.one_of(
     st.builds(ddl.RevokeRoles, SEVERAL, SEVERAL),
     st.builds(ddl.CreateUser, NAMES, st.none() | TEXTS, st.booleans()),
     st.builds(ddl.AlterUser, NAMES, TEXTS, st.none() | st.booleans(), st.none() | st.booleans()),
+    st.builds(ddl.AlterUser, NAMES, TEXTS, old_password=st.none() | TEXTS, revoke_tokens=st.booleans()),
     st.builds(ddl.DropUser, SEVERAL, st.booleans()),
     st.builds(ddl.CreateRole, NAMES, TEXTS),
     st.builds(ddl.DropRole, SEVERAL, st.booleans()),

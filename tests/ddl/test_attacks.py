@@ -111,6 +111,8 @@ LEAKING = [
     f"CREATE USER bob '{SECRET}'",
     f"CREATE USR bob PASSWORD '{SECRET}'",
     f"ALTER USER bob SET PASSWORD '{SECRET}' SET PASSWORD '{SECRET}'",
+    f"ALTER USER bob OLD PASSWORD '{SECRET}' REVOKE TOKENS",
+    f"ALTER USER bob PASSWORD 'x' OLD PASSWORD '{SECRET}' REVOKE TOKEN",
     f"ALTER USER bob PASSWORD '{SECRET}",
     f"ALTER USER bob PASSWORD 'it's {SECRET}'",
     f"CREATE SECRET db '{SECRET}'",
@@ -155,6 +157,7 @@ def test_a_fault_beside_a_secret_is_drawn_with_words_only(text: str, picture: st
     [
         f"CREATE USER bob PASSWORD '{SECRET}'",
         f"ALTER USER bob PASSWORD '{SECRET}'",
+        f"ALTER USER bob PASSWORD 'x' OLD PASSWORD '{SECRET}'",
         f"CREATE SECRET db = '{SECRET}'",
         f"CREATE OR ALTER SECRET db FOR JOB x = '{SECRET}'",
     ],

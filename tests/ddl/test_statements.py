@@ -47,6 +47,10 @@ STATEMENTS: list[tuple[str, Any]] = [
     ("CREATE USER bob", ddl.CreateUser("bob")),
     ("CREATE USER bob PASSWORD 'it''s' ADMIN", ddl.CreateUser("bob", "it's", is_admin=True)),
     ("ALTER USER bob SET PASSWORD = 'x'", ddl.AlterUser("bob", "x")),
+    (
+        "ALTER USER bob PASSWORD 'x' OLD PASSWORD = 'y' REVOKE TOKENS",
+        ddl.AlterUser("bob", "x", None, None, (), "y", revoke_tokens=True),
+    ),
     ("ALTER USER bob NOT ADMIN DISABLED", ddl.AlterUser("bob", is_admin=False, is_enabled=False)),
     ("ALTER USER bob SET ADMIN SET ENABLED", ddl.AlterUser("bob", is_admin=True, is_enabled=True)),
     ("DROP USER bob", ddl.DropUser(("bob",))),

@@ -79,7 +79,7 @@ def test_whoever_may_not_define_a_job_learns_nothing_of_what_it_refers_to(playin
             "depends_on": ["nojob"],
             "secrets": [{"name": "nosecret", "variable": "TOKEN"}],
         }
-        eve = await stand.user("eve", Grant(VIEW, "*"))
+        eve = await stand.user("eve", Grant(VIEW))
         plan = await eve.ask("plan", definitions=file({"db": 9}, mine=refers))
         assert not plan.is_possible
         assert {each.subject for each in plan.findings} == {"mine", "pools"}

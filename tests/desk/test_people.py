@@ -197,7 +197,9 @@ def test_the_trail_is_read_page_by_page_and_verified(playing: Playing) -> None:
         assert [each.event for each in paused.rows] == ["JOB_MODIFIED"] * 6
         assert (paused.rows[0].job, paused.rows[0].is_sealed) == ("etl", False)
         verified = await stand.ask("verify_audit")
-        assert (verified.ok, verified.rows, verified.findings) == (True, 7, [])
+        # With the rows of the audit key and of the rights, which the first who seals makes.
+        assert (verified.ok, verified.rows, verified.findings) == (True, 9, [])
+        assert (verified.keyed, verified.codes_checked) == (verified.seals, True)
         assert (await stand.ask("verify_audit", head=verified.head)).ok
         assert (await stand.ask("list_audit")).rows[-1].is_sealed
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.desk.stand import ALTER, CREATE, VIEW, Scene, Stand
+from tests.desk.stand import ALTER, CREATE, VIEW, Asker, Scene, Stand
 
 from horae.control.applying import apply_changes
+from horae.control.calculator import Calculate
 from horae.control.planning import asked_plan, plan_changes
 from horae.core.access import Grant
 from horae.core.interval import Every
 from horae.core.wanted import wanted_of
+from horae.desk.desk import About, Desk
 from horae.errors import Conflict, InvalidJobFile, InvalidPolicy, PlanMoved
 from horae.store.board import AuditEntry
 from horae.testing.contract_builders import HOURLY, job
@@ -259,5 +262,40 @@ def test_lengths_come_from_history_or_from_who_asks(playing: Playing) -> None:
         assert (known.load.assumed, known.load.before.overlaps) == (0, 12)
         short = await stand.ask("plan", definitions=file(), horizon="1d", durations="1m")
         assert (short.load.before.overlaps, short.load.before.peak) == (0, 1)
+
+    playing(scene)
+
+
+class Noting:
+    """A calculator that notes who had a turn and what was calculated in it."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[Calculate]:
+        async def calculate(function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+            self.noted.append(function.__name__)
+            return function(*arguments, **named)
+
+        self.noted.append(name)
+        yield calculate
+
+
+def test_what_a_users_plan_takes_besides_the_catalog_is_calculated_in_their_turn(playing: Playing) -> None:
+    async def scene(stand: Stand) -> None:
+        await stand.user("ann", Grant(CREATE))
+        parts = ["_wanted", "compared_with", "_of_themselves", "looked_ahead"]
+        for name, noted in (("ann", ["ann", *parts]), (None, [])):
+            calculator = Noting()
+            asker = await stand.again(name) if name is not None else stand.local
+            desk = Desk(asker.desk.service, About(calculator=calculator))
+            wanted = file(nightly=NIGHTLY | {"depends_on": ["nothing"]})
+            assert faults(await Asker(desk).ask("plan", definitions=wanted))
+            assert calculator.noted == noted
+            calculator.noted.clear()
+            with pytest.raises(Conflict, match="does not exist"):
+                await Asker(desk).ask("apply", definitions=wanted)
+            assert calculator.noted == noted
 
     playing(scene)

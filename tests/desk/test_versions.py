@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.desk.stand import ALTER, CREATE, VIEW, Scene, Stand
+from tests.desk.stand import ALTER, CREATE, EXECUTE, VIEW, Scene, Stand
 
+from horae.control.service import Service
+from horae.control.versions import roll_back
 from horae.core.access import Grant
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.schedule import Cron
@@ -110,6 +112,30 @@ def test_whoever_read_another_version_loses_and_nothing_is_changed(playing: Play
     playing(scene)
 
 
+def test_a_version_written_meanwhile_has_a_whole_transaction_done_again(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alter = Service.alter
+
+    async def scene(stand: Stand) -> None:
+        await put(stand, {}, {"cron": "0 3 * * *"})
+        meanwhile = [{"cron": "0 4 * * *"}]
+
+        async def slow(self: Service, *given: Any, **more: Any) -> Any:
+            if meanwhile and self.is_part:
+                # Nothing of the transaction is written yet, so that others may write.
+                await put(stand, meanwhile.pop())
+            return await alter(self, *given, **more)
+
+        monkeypatch.setattr(Service, "alter", slow)
+        defined = await Service(stand.store).once(lambda service: roll_back(service, "nightly", 1))
+        assert defined.version == 4
+        job = await stand.ask("get_job", name="nightly")
+        assert (job.version, job.schedule) == (4, "cron 0 2 * * * Europe/Brussels")
+
+    playing(scene)
+
+
 def test_a_version_that_refers_to_what_is_gone_is_refused_in_the_ordinary_words(playing: Playing) -> None:
     async def scene(stand: Stand) -> None:
         await stand.store.set_pool("reports", 2)
@@ -133,7 +159,7 @@ def test_only_those_who_may_alter_the_job_go_back_and_only_its_owner_to_other_wo
         with pytest.raises(AccessDenied, match="ALTER JOB"):
             # Whether there is such a version is not told to those who may not.
             await eve.ask("rollback", name="nightly", version=9)
-        ann = await stand.user("ann", Grant(VIEW, "nightly"), Grant(ALTER, "nightly"))
+        ann = await stand.user("ann", *(Grant(each, "nightly") for each in (VIEW, ALTER, EXECUTE)))
         with pytest.raises(AccessDenied, match="change what it does"):
             await ann.ask("rollback", name="nightly", version=2)
         await stand.ask("rollback", name="nightly", version=2)
@@ -144,7 +170,7 @@ def test_only_those_who_may_alter_the_job_go_back_and_only_its_owner_to_other_wo
                 await bob.ask(operation, name="nightly", version=1)
         with pytest.raises(AccessDenied):
             await bob.ask("diff_versions", name="nightly")
-        assert (await ann.ask("job_version", name="nightly", version=1)).may == ["alter"]
+        assert (await ann.ask("job_version", name="nightly", version=1)).may == ["alter", "execute"]
 
     playing(scene)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from horae import Cancelled, Run
+from horae.security.concealing import is_concealed
 
 
 def speak(run: Run) -> dict[str, Any]:
@@ -28,6 +29,10 @@ def fail() -> None:
 
 def leave() -> None:
     sys.exit(3)
+
+
+def is_closed() -> bool:
+    return is_concealed()
 
 
 def vanish() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,9 +11,11 @@ import pytest
 from tests.engine.world import after, only_report, only_run, simulate, states
 
 from horae import Every, Horae, Run
+from horae.config.loading import load_configuration, parse_configuration
 from horae.engine.tuning import checked_system, parse_tuning, retuned
 from horae.errors import InvalidPolicy
-from horae.events import HeartbeatLate, NodeBuried, RunReleased
+from horae.events import HeartbeatLate, NodeBuried, RunReleased, TrailSealed
+from horae.security.trail import verify
 from horae.testing.simulation import Simulation
 
 AWAKE = {"heartbeat": 5.0, "reap_every": 5.0, "sweep_every": 10.0}
@@ -124,7 +127,7 @@ def test_a_node_that_cannot_be_taken_over_keeps_no_other_from_it(monkeypatch: py
         await store.join(uuid4())
         await store.join(uuid4())
 
-        async def first_fails(node: UUID, dead: UUID, counter: int) -> int:
+        async def first_fails(node: UUID, dead: UUID, counter: int) -> int | None:
             tried.append(dead)
             if dead == tried[0]:
                 raise OverflowError("date value out of range")
@@ -138,30 +141,117 @@ def test_a_node_that_cannot_be_taken_over_keeps_no_other_from_it(monkeypatch: py
     assert len(buried) == 1
 
 
-def test_a_silence_shorter_than_two_heartbeats_is_refused_wherever_it_is_set() -> None:
-    with pytest.raises(InvalidPolicy, match="must be at least two heartbeats, of 5 s each"):
-        parse_tuning({"take_over_after": "9s"})
-    with pytest.raises(InvalidPolicy, match="must be at least two heartbeats, of 20 s each"):
-        parse_tuning({"take_over_after": "30s", "heartbeat": "20s"})
-    assert parse_tuning({"take_over_after": "12s"}).late_after == 10.0
-    assert parse_tuning({"take_over_after": "12s", "late_after": "3s"}).late_after == 3.0
-    assert parse_tuning({"heartbeat": "20s"}).take_over_after == 30.0
-    with pytest.raises(InvalidPolicy, match="two heartbeats"):
-        checked_system("scheduler.take_over_after", 9)
-    with pytest.raises(InvalidPolicy, match="two heartbeats"):
-        checked_system("scheduler.heartbeat", 20, {"scheduler.take_over_after": 30.0})
-    assert checked_system("scheduler.heartbeat", 20, {"scheduler.take_over_after": 40.0}) == 20.0
-    _, tuning = retuned((1, parse_tuning({"heartbeat": "30s"})), {"scheduler.take_over_after": 12.0})
-    assert (tuning.take_over_after, tuning.late_after) == (60.0, 50.0)
+def test_nothing_is_said_of_a_node_that_beats_before_it_is_taken_over_nor_of_one_that_another_node_takes_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Horae("sqlite://")
+    buried: list[str] = []
+    outcomes: dict[UUID, list[int | None]] = {}
+    app.job("tick", Every("1s"))(lambda: None)
+    app.events.listen(lambda event: buried.append(event.node), NodeBuried)
+    lives, foreign = uuid4(), uuid4()
+
+    async def body(sim: Simulation) -> None:
+        store = await app.home.store()
+        take_over = store.take_over
+        await store.join(lives)
+        await store.join(foreign)
+
+        async def overtaken(node: UUID, dead: UUID, counter: int) -> int | None:
+            if dead == lives and lives not in outcomes:
+                await store.heartbeat(lives, {})
+            if dead == foreign:
+                assert await take_over(uuid4(), dead, counter) == 0
+            outcomes.setdefault(dead, []).append(await take_over(node, dead, counter))
+            return outcomes[dead][-1]
+
+        monkeypatch.setattr(store, "take_over", overtaken)
+        await sim.advance("40s")
+        assert (outcomes, buried) == ({lives: [None], foreign: [None]}, [])
+        await sim.advance("40s")
+
+    simulate(app, body, settings=AWAKE)
+    assert buried == [str(lives)], "silent from then on, it is dead in the end"
 
 
-def test_a_node_stops_its_work_before_others_take_it_over_whoever_set_the_silence() -> None:
-    own = parse_tuning({"take_over_after": "60s"})
-    assert own.late_after == 50.0
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"heartbeat": "60s"}, "heartbeat 60 s with take_over_after 30 s"),
+        ({"take_over_after": "7s"}, "heartbeat 2 s with take_over_after 7 s"),
+        ({"late_after": "28s"}, "less than 28 s"),
+        ({"late_after": "3s"}, "at least 4 s"),
+    ],
+)
+def test_settings_that_make_living_nodes_bury_each_other_are_refused_wherever_they_are_set(
+    given: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidPolicy, match=said):
+        Horae("sqlite://", settings=given)
+    ((name, value),) = given.items()
+    with pytest.raises(InvalidPolicy, match=said):
+        checked_system(f"scheduler.{name}", value)
+    configuration = tmp_path / "horae.toml"
+    configuration.write_text(f'[scheduler]\n{name} = "{value}"\n')
+    with pytest.raises(InvalidPolicy, match=said):
+        parse_tuning(load_configuration(configuration, {}).scheduler)
+    with pytest.raises(InvalidPolicy, match=said):
+        parse_tuning(parse_configuration("", environment={f"HORAE_SCHEDULER_{name.upper()}": value}).scheduler)
+
+
+def test_settings_of_the_system_are_judged_together_also_when_one_is_taken_back() -> None:
+    slow = {"scheduler.take_over_after": 240.0}
+    assert checked_system("scheduler.heartbeat", 60, slow) == 60.0
+    with pytest.raises(InvalidPolicy, match="heartbeat 60 s with take_over_after 30 s"):
+        checked_system("scheduler.take_over_after", None, {**slow, "scheduler.heartbeat": 60.0})
+    with pytest.raises(InvalidPolicy, match="less than 28 s"):
+        checked_system("scheduler.take_over_after", None, {**slow, "scheduler.late_after": 100.0})
+
+
+def test_when_a_node_stops_its_work_follows_the_silence_it_stands_by() -> None:
+    assert parse_tuning({"take_over_after": "60s"}).late_after == 50.0
+    assert parse_tuning({"take_over_after": "8s"}).late_after == 5.0
+    assert parse_tuning({"take_over_after": "12s", "late_after": "6s"}).late_after == 6.0
+    _, tuning = retuned((1, parse_tuning({"take_over_after": "60s"})), {"scheduler.take_over_after": 12.0})
+    assert (tuning.take_over_after, tuning.late_after) == (12.0, 9.0)
+
+
+def test_a_node_whose_own_settings_do_not_fit_the_system_s_stands_by_a_longer_silence() -> None:
+    own = parse_tuning({"heartbeat": "30s", "take_over_after": "120s", "late_after": "80s"})
     _, tuning = retuned((1, own), {"scheduler.take_over_after": 12.0})
-    assert (tuning.take_over_after, tuning.late_after) == (12.0, 10.0)
-    _, tuning = retuned((1, parse_tuning({"late_after": "3s"})), {"scheduler.take_over_after": 12.0})
-    assert tuning.late_after == 3.0
+    assert (tuning.take_over_after, tuning.late_after) == (120.0, 80.0)
+    own = parse_tuning({"late_after": "25s"})
+    _, tuning = retuned((1, own), {"scheduler.take_over_after": 12.0})
+    assert (tuning.take_over_after, tuning.late_after) == (12.0, 9.0)
+
+
+def test_a_node_s_row_says_what_it_stands_by_before_it_goes_by_more_and_only_after_it_goes_by_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Horae("sqlite://")
+    told: list[tuple[Any, Any]] = []
+
+    async def body(sim: Simulation) -> None:
+        store, engine = await app.home.store(), app.engine
+        assert engine is not None
+        describe = store.describe
+
+        async def describing(node: UUID, details: dict[str, Any]) -> None:
+            told.append(((details["silence"], details["heartbeat"]), engine.keeper.rhythm))
+            await describe(node, details)
+
+        monkeypatch.setattr(store, "describe", describing)
+        own = engine.keeper.rhythm
+        slow = {"scheduler.take_over_after": 40_000.0, "scheduler.heartbeat": 10_000.0}
+        await engine._retune(slow)
+        assert (told, engine.keeper.rhythm) == ([((40_000.0, 10_000.0), own)], (40_000.0, 10_000.0))
+        told.clear()
+        await engine._retune({})
+        assert told == []
+        await engine._describe()
+        assert told == [(own, own)]
+
+    simulate(app, body)
 
 
 def test_a_run_asked_to_stop_for_taking_too_long_while_its_node_was_away_ends_all_the_same() -> None:
@@ -198,3 +288,31 @@ def test_a_keeper_that_works_as_on_real_time_changes_nothing_about_a_day_s_story
 
         stories.append(simulate(app, body, settings=settings))
     assert stories[0] == stories[1]
+
+
+def test_the_head_of_the_trail_is_published_by_event_and_metric_when_it_is_another() -> None:
+    app = Horae("sqlite://")
+    told: list[TrailSealed] = []
+    app.events.listen(told.append, TrailSealed)
+
+    async def body(sim: Simulation) -> None:
+        store = await app.home.store()
+        await store.note("LOGIN", by="ann", outcome="OK")
+        await sim.advance("1m")
+        assert [told[-1]] == [TrailSealed(*(await store.head() or ()))]
+        seen = len(told)
+        await sim.advance("1m")
+        assert len(told) == seen, "nothing was sealed"
+        await store.note("LOGIN", by="ann", outcome="OK")
+        await sim.advance("1m")
+        # Another node may seal: each tells what it sees.
+        await store.note("LOGIN", by="ann", outcome="OK")
+        await store.seal()
+        await sim.advance("1m")
+        assert [each.seal for each in told[seen:]] == [told[seen - 1].seal + 1, told[seen - 1].seal + 2]
+        found = app.metrics.snapshot()
+        assert found["scheduler_audit_seals"] == [{"labels": {}, "value": told[-1].seal}]
+        assert found["scheduler_audit_head"] == [{"labels": {}, "value": int(told[-1].head[:13], 16)}]
+        assert (await verify(store, head=told[0].head)).ok
+
+    simulate(app, body, settings=AWAKE)

@@ -11,6 +11,7 @@ import pytest
 from tests.engine.world import GUARD, ended, until
 
 from horae import Horae, Run
+from horae.app.stores import make_store
 from horae.events import Draining, EngineStopped, RunParked
 
 
@@ -170,9 +171,25 @@ def test_force_goes_without_a_thread_that_does_not_stop_and_its_run_goes_back(tm
 
     try:
         run_id = asyncio.run(main())
+        assert threads_after(app) == [(run_id, "ALIVE")], "it counts until its process is gone"
     finally:
         release.set()
     assert outcome_after(app, run_id).outcome == "PENDING"
+
+
+def threads_after(app: Horae) -> list[tuple[str, str]]:
+    """The runs that threads work on as the catalog has it, and the state of all nodes there."""
+
+    async def main() -> list[tuple[str, str]]:
+        store = make_store(app.url)
+        await store.open()
+        try:
+            [node] = await store.nodes()
+            return [(thread.run_id, str(node.state)) for thread in await store.threads()]
+        finally:
+            await store.close()
+
+    return asyncio.run(main())
 
 
 def test_a_run_that_waits_for_a_retry_is_left_as_it_is(tmp_path: Path) -> None:

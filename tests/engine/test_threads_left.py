@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from tests.engine import process_tasks
@@ -16,6 +17,7 @@ from tests.engine.world import GUARD, ended, simulate, states, until
 from horae import Every, Horae, Retry, Run
 from horae.control.doctor import examine
 from horae.engine.engine import Engine
+from horae.events import NodeExpelled
 from horae.testing.simulation import Simulation
 
 
@@ -232,6 +234,48 @@ def test_a_node_that_stops_leaves_no_marker_and_its_run_goes_on_elsewhere(tmp_pa
     run_id = asyncio.run(first())
     deaf.go_on.set()
     asyncio.run(second(run_id))
+
+
+def test_a_node_that_was_taken_for_dead_and_lives_keeps_its_threads_from_a_second_copy(
+    tmp_path: Path, deaf: Deaf
+) -> None:
+    settings = {"heartbeat": "50ms", "take_over_after": "1h"}
+    app = Horae(f"sqlite:///{tmp_path / 'horae.db'}", node="north", settings=settings)
+    app.job("a", None, overlap="skip", cancel_grace="30ms")(deaf.work)
+    expelled: list[str] = []
+    app.events.listen(lambda event: expelled.append(event.node), NodeExpelled)
+
+    async def taken_for_dead(node: str) -> None:
+        """Another node, wrong about it, is faster than the next heartbeat."""
+
+        async def bury(kept: Any) -> int | None:
+            (record,) = [each for each in await kept.nodes() if each.node == node]
+            taken: int | None = await kept.take_over(uuid4(), UUID(node), record.counter)
+            return taken
+
+        async with asyncio.timeout(GUARD):
+            while await app.home.call(bury) is None:
+                await asyncio.sleep(0)
+
+    async def main() -> None:
+        async with opened(app, deaf) as engine:
+            run_id = await app.trigger("a")
+            await until(lambda: bool(deaf.begun))
+            before = str(engine.node)
+            await taken_for_dead(before)
+            await until(lambda: expelled == [before] and str(engine.node) != before)
+            async with asyncio.timeout(GUARD):
+                while not await threads(app):
+                    await asyncio.sleep(0.005)
+            reason, detail = await waiting(app, run_id)
+            assert (reason, len(deaf.begun)) == ("previous_run", 1)
+            assert f"thread of run {run_id} still working on node north" in detail
+            deaf.go_on.set()
+            assert (await ended(app, run_id)).outcome == "COMPLETED"
+            await no_threads(app)
+
+    asyncio.run(main())
+    assert (deaf.most, len(deaf.begun)) == (1, 2)
 
 
 @pytest.mark.parametrize("limit", ["pool", "max_concurrent"])

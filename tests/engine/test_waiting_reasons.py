@@ -57,7 +57,8 @@ def test_a_window_a_retry_and_a_dependency_are_waited_for_with_their_times_and_n
         assert flaky.waiting_for == "retry"
         assert flaky.waiting_detail == "retry 1 at 2026-01-01T12:00:00Z, after ValueError: no disk"
         second = await waiting(app, "second")
-        assert (second.waiting_for, second.waiting_detail) == ("dependencies", "first (RUNNING)")
+        ends = "SKIPPED at 2026-01-02T11:35:00Z, unless COMPLETED by then"
+        assert (second.waiting_for, second.waiting_detail) == ("dependencies", f"first (RUNNING); {ends}")
 
     simulate(app, body)
 

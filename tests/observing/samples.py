@@ -9,6 +9,7 @@ from horae.events import (
     AttemptEnded,
     AttemptStarted,
     Claimed,
+    ClockSetBack,
     DefinitionsRegistered,
     DefinitionsReplaced,
     DefinitionUnreadable,
@@ -17,6 +18,7 @@ from horae.events import (
     EngineStopped,
     Event,
     HandlerMissing,
+    HeadUnpublished,
     HeartbeatLate,
     HistoryDeleted,
     HookFailed,
@@ -39,6 +41,7 @@ from horae.events import (
     SandboxMissing,
     StoreFound,
     StoreLost,
+    TrailSealed,
     WindowNarrow,
 )
 
@@ -67,6 +70,7 @@ SAMPLES: tuple[Event, ...] = (
     HandlerMissing("nightly", "reports:nightly"),
     RunOverlong(RUN, "nightly", 7200.0, "it has been running for 2h"),
     SandboxMissing("bubblewrap (bwrap) is not installed. Install bubblewrap."),
+    ClockSetBack(2, "2026-01-01T00:11:00Z", "a"),
     DefinitionUnreadable("nightly", 3, "Unknown key"),
     DefinitionsRegistered(1, 2, 9),
     DefinitionsReplaced(2, "etl, tidy", 3),
@@ -77,6 +81,8 @@ SAMPLES: tuple[Event, ...] = (
     RunsReaped(1),
     RunsSwept(5),
     HistoryDeleted(5000),
+    TrailSealed(12, "5e" * 32),
+    HeadUnpublished("https://heads.example.com", "the answer was 500"),
     LoopFailed("planner", "RuntimeError: odd"),
 )
 

@@ -125,7 +125,7 @@ def test_a_page_is_written_once_more_over_its_own_and_over_nothing_else(here: Pa
     ],
 )
 def test_what_is_asked_wrongly_is_told_and_leaves_nothing(here: Path, words: tuple[str, ...], said: str) -> None:
-    done = horae("simulate", *words)
+    done = inside("simulate", *words)
     assert done.code in (1, 2, 3), done.out
     assert said in done.errors
     assert "Traceback" not in done.errors

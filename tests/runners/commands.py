@@ -92,7 +92,7 @@ class Place:
         self.as_user(NOBODY)
 
     def as_user(self, name: str) -> None:
-        os.chown(self.work, *_ids(name))
+        os.chown(self.work, *ids_of(name))
         self.allow(user=name)
 
     def program(self, name: str, text: str) -> str:
@@ -228,7 +228,7 @@ def interpreter_for_all() -> str | None:
     return None
 
 
-def _ids(name: str) -> tuple[int, int]:
+def ids_of(name: str) -> tuple[int, int]:
     found = pwd.getpwnam(name)
     return found.pw_uid, found.pw_gid
 

@@ -13,11 +13,13 @@ import pytest
 from tests.runners import commands
 from tests.runners.commands import NOBODY, Place, needs_python, needs_root, open_descriptors, work
 
-from horae.errors import CommandFailed, CommandRefused
+from horae.errors import CommandFailed, CommandRefused, InvalidConfiguration
 from horae.runners import command
 from horae.runners.command import CommandWork, HandedSecret, run_command
 
 CANARY = "a-value-of-the-node-alone"
+OPENSSL = "/usr/bin/openssl"
+needs_openssl = pytest.mark.skipif(not Path(OPENSSL).exists(), reason="openssl is not installed here")
 
 
 @pytest.fixture
@@ -114,10 +116,21 @@ def test_names_in_the_policy_are_handed_on_and_its_own_values_win(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEPT", "kept")
-    place.allow(environment=("KEPT", "MISSING", "LD_DEBUG"), variables={"FIXED": "fixed", "PATH": "/bin"})
-    script = "echo $KEPT,$FIXED,$OWN,$PATH,${MISSING-none},${LD_DEBUG-none}"
-    given = {"OWN": "own=ü", "FIXED": "changed", "PATH": "/evil"}
-    assert place.sh(script, env=given).text == "kept,fixed,own=ü,/bin,none,none\n"
+    monkeypatch.setenv("APP_MODE", "fast")
+    place.allow(environment=("KEPT", "MISSING", "LD_DEBUG", "APP_*"), variables={"FIXED": "fixed", "PATH": "/bin"})
+    script = "echo $KEPT,$APP_MODE,$FIXED,$JOB_OWN,$PATH,${MISSING-none},${LD_DEBUG-none}"
+    given = {"JOB_OWN": "own=ü", "FIXED": "changed", "PATH": "/evil"}
+    assert place.sh(script, env=given).text == "kept,fast,fixed,own=ü,/bin,none,none\n"
+
+
+def test_a_pattern_hands_on_nothing_that_loads_code_and_nothing_of_ours(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENSSL_CONF", "OTHER_A", "HORAE_MASTER_KEY", "HOST_A"):
+        monkeypatch.setenv(name, "x")
+    place.allow(environment=("O*", "H*"))
+    seen = {line.split("=", 1)[0] for line in place.sh("tr '\\0' '\\n' < /proc/$$/environ").lines}
+    assert seen & {"OPENSSL_CONF", "OTHER_A", "HORAE_MASTER_KEY", "HOST_A"} == {"OTHER_A", "HOST_A"}
 
 
 @pytest.mark.parametrize(
@@ -133,11 +146,42 @@ def test_a_job_cannot_set_what_decides_which_code_is_loaded(place: Place, name: 
     assert place.run("sh", env={name: "x"} if name != "LD_PRELOAD" else {name: ""}).result.succeeded
 
 
+@pytest.mark.parametrize("name", ["http_proxy", "TERM", "USER", "TOKEN", "NEVER_HEARD_OF"])
+def test_a_job_can_set_no_name_that_nobody_has_allowed(place: Place, name: str) -> None:
+    with pytest.raises(CommandRefused, match=f"{name} cannot be set by a job: it is not allowed") as refused:
+        place.sh("true", env={name: "x"})
+    assert f"list {name} in environment under [external]" in (refused.value.hint or "")
+    with pytest.raises(CommandRefused, match=f"{name} cannot be set by a job: it is not allowed"):
+        place.sh("true", secrets=(HandedSecret(name, "x", as_file=True),))
+    place.allow(environment=(f"{name[:2]}*",))
+    assert place.sh(f"echo ${name}", env={name: "x"}).text == "x\n"
+
+
+@needs_openssl
+def test_a_module_that_openssl_conf_names_is_not_loaded_into_a_program(place: Place) -> None:
+    """The attack that a list of forbidden names did not see: a program's own library loads what the variable names."""
+    settings = place.work / "openssl.cnf"
+    settings.write_text(
+        "openssl_conf = all\n[all]\nproviders = chosen\n[chosen]\nevil = evil\n"
+        f"[evil]\nmodule = {place.work}/evil.so\nactivate = 1\n"
+    )
+    place.allow(commands=(OPENSSL,))
+    command = f"{OPENSSL} list -providers"
+    with pytest.raises(CommandRefused, match="OPENSSL_CONF cannot be set by a job"):
+        place.run(command, env={"OPENSSL_CONF": str(settings)})
+    assert "default" in place.run(command).text
+    # Where the configuration itself allows it, the program does as the file says, and has that module instead.
+    place.allow(environment=("OPENSSL_CONF",))
+    assert "default" not in place.run(command, env={"OPENSSL_CONF": str(settings)}).text
+
+
 @pytest.mark.parametrize("name", ["HORAE_RUN_ID", "HORAE_COMMAND", "HORAE_ANYTHING"])
 def test_a_job_cannot_set_our_own_names(place: Place, name: str) -> None:
-    place.allow(environment=(name,))
+    place.allow(environment=("H*",))
     with pytest.raises(CommandRefused, match="names with HORAE_ are ours"):
         place.sh("true", env={name: "x"})
+    with pytest.raises(InvalidConfiguration, match="names with HORAE_ are Horae's own"):
+        place.allow(environment=(name,))
 
 
 @pytest.mark.parametrize("name", ["A=B", "", "BASH_FUNC_ls%%", "1A", "A\0", "Ä"])
@@ -157,11 +201,12 @@ def test_a_value_with_a_nul_is_refused_and_not_told(place: Place) -> None:
 
 def test_a_secret_is_in_its_variable_or_can_be_read_once_where_that_says(place: Place) -> None:
     secrets = (
-        HandedSecret("TOKEN", "s3cret"),
-        HandedSecret("KEY_FILE", "line 1\nline 2", as_file=True),
-        HandedSecret("OTHER_FILE", "other", as_file=True),
+        HandedSecret("JOB_TOKEN", "s3cret"),
+        HandedSecret("JOB_KEY_FILE", "line 1\nline 2", as_file=True),
+        HandedSecret("JOB_OTHER_FILE", "other", as_file=True),
     )
-    script = "echo $TOKEN; echo $KEY_FILE; cat $OTHER_FILE; echo; cat $KEY_FILE; echo; cat $KEY_FILE; echo end"
+    script = "echo $JOB_TOKEN; echo $JOB_KEY_FILE; cat $JOB_OTHER_FILE; echo; "
+    script += "cat $JOB_KEY_FILE; echo; cat $JOB_KEY_FILE; echo end"
     assert place.sh(script, secrets=secrets).lines == [
         "s3cret",
         "/dev/fd/3",
@@ -175,28 +220,28 @@ def test_a_secret_is_in_its_variable_or_can_be_read_once_where_that_says(place: 
 @needs_root
 def test_a_secret_can_be_read_by_the_user_that_the_command_runs_as(place: Place) -> None:
     place.as_nobody()
-    script = "cat $KEY_FILE; echo; id -un"
-    assert place.sh(script, secrets=(HandedSecret("KEY_FILE", "s3cret", as_file=True),)).lines == ["s3cret", NOBODY]
+    script = "cat $JOB_KEY_FILE; echo; id -un"
+    assert place.sh(script, secrets=(HandedSecret("JOB_KEY_FILE", "s3cret", as_file=True),)).lines == ["s3cret", NOBODY]
 
 
 def test_a_long_secret_fits_and_one_that_does_not_is_refused(place: Place) -> None:
-    count = "wc -c < $KEY_FILE"
-    assert place.sh(count, secrets=(HandedSecret("KEY_FILE", "x" * 65_536, as_file=True),)).text.strip() == "65536"
+    count = "wc -c < $JOB_KEY_FILE"
+    assert place.sh(count, secrets=(HandedSecret("JOB_KEY_FILE", "x" * 65_536, as_file=True),)).text.strip() == "65536"
     with pytest.raises(CommandRefused, match="more than 65536 bytes"):
-        place.sh(count, secrets=(HandedSecret("KEY_FILE", "x" * 65_537, as_file=True),))
+        place.sh(count, secrets=(HandedSecret("JOB_KEY_FILE", "x" * 65_537, as_file=True),))
 
 
 def test_a_secret_is_on_no_command_line_and_in_no_file(place: Place) -> None:
-    secrets = (HandedSecret("TOKEN", f"s3cret-hunted-{os.getpid()}", as_file=True),)
+    secrets = (HandedSecret("JOB_TOKEN", f"s3cret-hunted-{os.getpid()}", as_file=True),)
     hunt = f"grep -c s3cret-[h]unted-{os.getpid()}"
-    script = f"cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' ' | {hunt}; ls -A; cat $TOKEN >/dev/null"
+    script = f"cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' ' | {hunt}; ls -A; cat $JOB_TOKEN >/dev/null"
     assert place.sh(script, secrets=secrets).lines == ["0"]
 
 
 def test_a_secret_cannot_take_the_place_of_what_the_policy_says(place: Place) -> None:
-    place.allow(variables={"TOKEN": "fixed"})
-    with pytest.raises(CommandRefused, match="policy gives TOKEN a value"):
-        place.sh("true", secrets=(HandedSecret("TOKEN", "x"),))
+    place.allow(variables={"JOB_TOKEN": "fixed"})
+    with pytest.raises(CommandRefused, match="policy gives JOB_TOKEN a value"):
+        place.sh("true", secrets=(HandedSecret("JOB_TOKEN", "x"),))
 
 
 # ---- what it inherits ------------------------------------------------------------------------------------------------

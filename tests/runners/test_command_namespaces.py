@@ -112,9 +112,9 @@ def test_what_is_mounted_read_only_cannot_be_mounted_again(place: Place) -> None
 def test_status_signal_places_output_and_secrets_are_as_without(place: Place) -> None:
     place.allow(sandbox="namespaces")
     (place.work / "a").mkdir()
-    script = place.program("script", "#!/bin/sh\npwd\necho $0\necho $OWN\ncat $KEY\nexit 3\n")
-    secrets = (HandedSecret("KEY", "s3cret", as_file=True),)
-    ended = place.run(script, cwd="a", env={"OWN": "own"}, secrets=secrets)
+    script = place.program("script", "#!/bin/sh\npwd\necho $0\necho $JOB_OWN\ncat $JOB_KEY\nexit 3\n")
+    secrets = (HandedSecret("JOB_KEY", "s3cret", as_file=True),)
+    ended = place.run(script, cwd="a", env={"JOB_OWN": "own"}, secrets=secrets)
     assert ended.lines == [f"{place.work}/a", script, "own", "s3cret"]
     assert ended.result.status == 3
     assert place.sh("kill -9 $$").result.signal == 9

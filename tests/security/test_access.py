@@ -185,9 +185,9 @@ def test_a_job_cannot_be_made_for_somebody_else_nor_given_away() -> None:
     assert "give the job" in str(refused(gate(vault).define(spec(owner=LOCAL_NAME), None)))
 
 
-def test_who_may_alter_anothers_job_may_move_it_but_not_change_what_it_does() -> None:
+def test_who_may_alter_and_run_anothers_job_may_move_it_but_not_change_what_it_does() -> None:
     vault = vault_with(*ALL)
-    vault.add_user("bob", *ALL, Grant(P.ALTER_JOB, "nightly"))
+    vault.add_user("bob", *ALL, Grant(P.ALTER_JOB, "nightly"), Grant(P.EXECUTE_JOB, "nightly"))
     other = JobSpec("nightly", Cron("0 3 * * *"), RICH, owner="alice")
     asyncio.run(gate(vault, "bob").define(other, kept(RICH)))
     for changed in (spec(RICH), spec((TaskSpec("a", "SELECT 2", "SQL"),)), spec(run_as="reporters")):

@@ -20,7 +20,7 @@ OTHER = "f" * 64
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("column", SealRow._fields)
+@pytest.mark.parametrize("column", [name for name in SealRow._fields if name != "mac"])
 @pytest.mark.parametrize("kept_head", [True, False], ids=["with head", "without"])
 def test_any_edit_of_any_column_of_any_seal_names_that_seal(seed: int, column: str, kept_head: bool) -> None:
     vault = random_trail(seed)

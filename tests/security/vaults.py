@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from horae.core import ids
 from horae.core.access import Grant, Principal, user_uuid
-from horae.core.job import JobSpec
+from horae.core.job import JobSpec, Settings
 from horae.core.trail import BEGINNING, row_digest, row_line, rows_digest, run_line, runs_digest, seal_digest
 from horae.security.access import Kept
 from horae.store.board import VersionRecord
 from horae.store.port import JobRecord
-from horae.store.vault import AuditRow, ClosedSpan, SealRow, SecretRecord, SettledRun
+from horae.store.vault import AuditRow, ClosedSpan, JobVersion, SealRow, SecretRecord, SettledRun, TrailEnds
 
 START = 1_770_000_000_000
 
@@ -31,6 +31,14 @@ class Job:
     @property
     def definition(self) -> Job:
         return self
+
+    @property
+    def settings(self) -> Settings:
+        return Settings() if self.spec is None else self.spec.effective()
+
+    @property
+    def created_at(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
 
     @property
     def record(self) -> JobRecord:
@@ -49,6 +57,7 @@ class MemoryVault:
     seal_rows: list[SealRow] = field(default_factory=list)
     runs: dict[int, SettledRun] = field(default_factory=dict)
     spans: dict[int, ClosedSpan] = field(default_factory=dict)
+    kept_key: SecretRecord | None = None
     questions: list[str] = field(default_factory=list)
 
     @property
@@ -107,6 +116,28 @@ class MemoryVault:
                 count += 1
         await self.note("SECRETS_ROTATED", by=by, outcome="OK", details={"count": count})
         return count
+
+    async def audit_key(self) -> SecretRecord | None:
+        return self.kept_key
+
+    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None) -> bool:
+        if (None if self.kept_key is None else self.kept_key.value) != was:
+            return False
+        self.kept_key = SecretRecord(" audit key", None, wrapped, key_id)
+        return True
+
+    async def version_digests(self, versions: Sequence[JobVersion]) -> Mapping[JobVersion, str]:
+        return {}
+
+    async def present_versions(self, after: str = "", limit: int = 1000) -> tuple[JobVersion, ...]:
+        return ()
+
+    async def rights(self) -> str:
+        return BEGINNING
+
+    async def trail_ends(self) -> TrailEnds:
+        last = max(self.rows, key=lambda row: row.number, default=None)
+        return TrailEnds(0, 0, 0, 0, 0) if last is None else TrailEnds(last.number, last.at, last.number, 0, 0)
 
     # ---- the trail ---------------------------------------------------------------------------------------------------
 

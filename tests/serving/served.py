@@ -110,15 +110,17 @@ def served(
     command: str = "serve",
     fails: bool = False,
     through: tuple[str, ...] = (),
+    program: str | None = None,
     **options: Any,
 ) -> Iterator[Served]:
     """The process in `folder`, ended with the block. `fails`: it is not expected to come up; `through`: what starts
-    it."""
+    it; `program`: a file to run in place of a command."""
+    started = ["-m", "horae", command, "--json"] if program is None else [program]
     log = folder / f"log-{time.monotonic_ns()}"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HORAE_")}
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [*through, sys.executable, "-m", "horae", command, "--json", *arguments],
+            [*through, sys.executable, *started, *arguments],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,24 @@ def test_a_job_is_run_over_http_and_its_file_changed_while_it_serves(folder: Pat
         server.signal(signal.SIGHUP)
         until(lambda: "no longer in any file, but still in the catalog: added" in server.log, "what is gone")
         assert server.ask("/api/v1/jobs/added")[0] == 200
+        assert server.stop() == 0
+
+
+def test_a_server_for_other_machines_warns_where_it_speaks_no_https(folder: Path) -> None:
+    store = ("--store", f"sqlite:///{folder}/horae.db")
+    for command in (("migrate",), ("token", "create", "--out", str(folder / "token"))):
+        subprocess.run([sys.executable, "-m", "horae", *command, *store], check=True, capture_output=True)
+    everywhere = "0.0.0.0:0"
+    with served(folder, "prog:app", "--http", everywhere) as server:
+        assert "without TLS" in server.log
+        assert server.stop() == 0
+    (folder / "horae.toml").write_text("[server]\nsecure = true\n")
+    with served(folder, "prog:app", "--http", everywhere) as server:
+        assert "without TLS" not in server.log
+        assert server.stop() == 0
+    (folder / "horae.toml").unlink()
+    with served(folder, "prog:app", "--http", "127.0.0.1:0") as server:
+        assert "without TLS" not in server.log
         assert server.stop() == 0
 
 
@@ -153,7 +173,6 @@ def test_a_unix_socket_serves_and_is_gone_afterwards(folder: Path) -> None:
         (("--http", "nowhere"), 2, "--http has no port"),
         (("--config", "none.toml"), 2, "none.toml: the configuration cannot be read"),
         (("--node", "\n"), 2, "--node is no name"),
-        (("--store", "postgresql://horae@127.0.0.1:1/horae"), 3, "127.0.0.1"),
         (("--store", "sqlite:////no/such/folder/horae.db"), 3, "/no/such/folder"),
     ],
 )

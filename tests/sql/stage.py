@@ -47,12 +47,18 @@ class Behind:
         return self._session.execute(text.encode()).fetchall()
 
     def everything(self) -> dict[str, list[str]]:
-        """Every row of every table but the trail, and on PostgreSQL the server's roles."""
+        """Every row of every table but the trail, and on PostgreSQL the server's roles, in one question: as text, with
+        binary values in hexadecimal."""
         names = [name for (name,) in self.rows(_TABLES[self.kind]) if name not in _UNCOMPARED]
-        found = {name: sorted(map(repr, self.rows(f"SELECT * FROM sys.{name}"))) for name in names}
-        if self.kind == "postgres":
-            found["pg_roles"] = sorted(map(repr, self.rows(_ROLES)))
-        return found
+        if self.kind == "sqlite":
+            return {name: list(map(repr, self.rows(f"SELECT * FROM sys.{name}"))) for name in names}
+        found: dict[str, list[str]] = {}
+        parts = [f"SELECT '{name}', each::text FROM sys.{name} AS each" for name in names]
+        for name, row in self.rows(
+            " UNION ALL ".join([*parts, f"SELECT 'pg_roles', each::text FROM ({_ROLES}) AS each"])
+        ):
+            found.setdefault(name, []).append(row)
+        return {name: sorted(rows) for name, rows in found.items()}
 
     def audit(self, after: int = 0) -> list[dict[str, Any]]:
         """Rows of the trail after a number, in order: event, actor, outcome, and what `details` say."""

@@ -16,7 +16,7 @@ from horae.testing.simulation import Simulation
 START = datetime(2026, 3, 1, tzinfo=UTC)
 DAYS = 10
 TABLES = ("source", "staged", "ready", "target")
-CALM = {"heartbeat": "20s", "late_after": "1m", "sweep_every": "5m", "reap_every": "5m"}
+CALM = {"heartbeat": "20s", "take_over_after": "5m", "sweep_every": "5m", "reap_every": "5m"}
 """There is one node, and nothing goes wrong with it: its keeper need not be as busy as on a day of real life."""
 
 CHAIN = """

@@ -52,6 +52,8 @@ class World:
             lines += [f"CREATE USER {self.name}", *self._rights(principal)]
         if self.case.as_runner and principal in ("owner", "granted", "limited", "member"):
             lines.append(f"GRANT runner TO {self.name}")
+        if "OLD PASSWORD" in said:
+            lines.append(f"ALTER USER {self.name} PASSWORD 'the old one'")
         self.stage.sql("; ".join(line for line in lines if line))
 
     def _rights(self, principal: str) -> list[str]:

@@ -126,7 +126,7 @@ def test_one_users_selects_wait_for_each_other_and_no_more_than_two_are_under_wa
     under_way: list[str] = []
     leave = asyncio.Event()
 
-    async def slow(self: Catalog, sql: str, *, most: int, seconds: float, own: bool) -> Rows:
+    async def slow(self: Catalog, sql: str, *, most: int, seconds: float, own: bool, viewer: bool) -> Rows:
         under_way.append(sql)
         await leave.wait()
         return Rows((), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -44,6 +45,36 @@ def test_on_completion_drop_takes_the_job_away_and_preserve_disables_it(place: P
         assert await outcomes(app, "stays") == [("9:00:00", "COMPLETED")]
         with pytest.raises(JobNotFound):
             await app.sql("SHOW CREATE JOB gone")
+
+    simulated(place, body)
+
+
+def test_the_audit_names_who_wrote_the_version_that_dropped_its_job_at_the_end(place: Place) -> None:
+    async def body(app: Horae, sim: Simulation) -> None:
+        await app.sql("CREATE USER ann; GRANT CREATE JOB TO ann")
+        await app.sql(f"CREATE JOB gone SCHEDULE = AT '2026-03-01 10:00' ON COMPLETION DROP {NOTHING}", "ann")
+        await sim.advance("1d")
+        ((actor, details),) = await app.sql("SELECT actor, details FROM sys.audit WHERE event = 'JOB_DELETED'")
+        told = json.loads(details) if isinstance(details, str) else details
+        assert (actor, told["version"], told["written_by"]) == ("horae", 1, "ann")
+
+    simulated(place, body)
+
+
+def test_a_job_that_depends_on_one_that_its_owner_dropped_is_skipped_and_waits_for_nothing(place: Place) -> None:
+    async def body(app: Horae, sim: Simulation) -> None:
+        await app.sql("CREATE USER ann; CREATE USER bob; GRANT CREATE JOB TO ann, bob")
+        await app.sql(f"CREATE JOB first SCHEDULE = AT '2026-03-02 10:00' {NOTHING}", "ann")
+        await app.sql("GRANT VIEW JOB HISTORY ON JOB first TO bob")
+        for name, day in (("waits", 1), ("comes", 5)):
+            when = f"SCHEDULE = AT '2026-03-0{day} 10:00' ON COMPLETION PRESERVE"
+            await app.sql(f"CREATE JOB {name} DEPENDS ON first {when} {NOTHING}", "bob")
+        await sim.advance("12h")
+        assert await outcomes(app, "waits") == [("10:00:00", "PENDING")]
+        await app.sql("DROP JOB first", "ann")
+        assert await outcomes(app, "waits") == [("10:00:00", "SKIPPED (dependencies)")]
+        await sim.advance("5d")
+        assert await outcomes(app, "comes") == [("4 days, 10:00:00", "SKIPPED (dependencies)")]
 
     simulated(place, body)
 

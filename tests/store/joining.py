@@ -23,9 +23,10 @@ class Worker:
         self.node = node
         self.claim = claim
 
-    def joins(self) -> AbstractAsyncContextManager[JoinedRun]:
+    def joins(self, owner: str | None = None, limit: float = PATIENCE) -> AbstractAsyncContextManager[JoinedRun]:
+        """With an `owner`, for that owner's text."""
         claim = self.claim
-        return self.store.transact(self.node, claim.run_id, claim.run_no, claim.fence, limit=PATIENCE)
+        return self.store.transact(self.node, claim.run_id, claim.run_no, claim.fence, limit, owner)
 
     async def works(self, *texts: str) -> None:
         """The whole task: its statements, and its end in the same transaction."""

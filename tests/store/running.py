@@ -70,9 +70,14 @@ async def introduced(store: Catalog, *people: Identity) -> None:
         await provided(store, RoleChange("create_user", who.name), *grants)
 
 
+def apart(who: Identity) -> str | None:
+    """Whose text it is, where that is run apart."""
+    return None if who.name == LOCAL.name else who.name
+
+
 async def ran(worker: Worker, text: str, who: Identity, most: int = MOST) -> Rows:
     """The whole SQL job: its text, and its end in the same transaction, which must be taken."""
-    async with worker.joins() as joined:
+    async with worker.joins(apart(who)) as joined:
         rows = await joined.run_text(text, who, most)
         assert (await joined.settle(worker.word(0))).verdict is Verdict.SETTLED
         return rows
@@ -80,7 +85,7 @@ async def ran(worker: Worker, text: str, who: Identity, most: int = MOST) -> Row
 
 async def fails(worker: Worker, text: str, who: Identity) -> HoraeError:
     """A text that fails keeps nothing, and the run can then only be settled by the ordinary verb."""
-    async with worker.joins() as joined:
+    async with worker.joins(apart(who)) as joined:
         try:
             answer = await joined.run_text(text, who, MOST)
         except HoraeError as error:

@@ -64,7 +64,7 @@ def looked(place: Place, body: Any) -> None:
     """Runs `body` with an open store and looks of its own at the same file."""
 
     async def whole() -> None:
-        store, looks = place.store(), Looks(place.target, STATEMENTS)
+        store, looks = place.store(), Looks(place.target, STATEMENTS, 30.0)
         await store.open()
         looks.open()
         try:

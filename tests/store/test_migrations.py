@@ -39,8 +39,34 @@ NAMES = [
     "report",
     "spans",
     "pauses",
+    "hardening",
 ]
 UNDONE: dict[int, list[str]] = {
+    13: [
+        "DROP INDEX sys.jobs_owner",
+        "DROP INDEX sys.job_runs_share",
+        "ALTER TABLE sys.job_runs DROP COLUMN share",
+        "DROP TABLE sys.shares",
+        "DROP TABLE sys.audit_keys",
+        "ALTER TABLE sys.audit_seals DROP COLUMN mac",
+        "DROP INDEX sys.kept_answers_user",
+        "ALTER TABLE sys.kept_answers DROP COLUMN user_uuid",
+        "DROP TRIGGER sys.tokens_close",
+        "DROP TRIGGER sys.passwords_close",
+        "DROP TRIGGER sys.users_close",
+        "DROP FUNCTION sys.close_catalog() CASCADE",
+        "DROP TABLE sys.closed",
+        "DROP FUNCTION sys.lock_schedule(text)",
+        "DROP TABLE sys.locks",
+        "DROP TABLE sys.password_tries",
+        *(
+            f"DROP TRIGGER sys.{table}_mark_{verb}"
+            for table in ("users", "roles", "role_members", "grants")
+            for verb in ("insert", "update", "delete")
+        ),
+        "DROP FUNCTION sys.mark_rights() CASCADE",
+        "DROP TABLE sys.rights_marks",
+    ],
     12: ["DROP TABLE sys.pause_rows"],
     11: [],
     10: ["ALTER TABLE sys.task_attempts DROP COLUMN traceback", "ALTER TABLE sys.job_runs DROP COLUMN replay_reason"],
@@ -227,6 +253,41 @@ def test_rows_of_spans_are_moved_to_begin_before_their_first_slot(empty: Place) 
     asyncio.run(migrated(empty))
     found = empty.sql("SELECT covers_from FROM sys.job_runs ORDER BY run_no")
     assert [row[0] for row in found] == [4000, 4000, 5000, None]
+
+
+HAD = {
+    "a live token": "INSERT INTO sys.tokens (token_uuid, user_uuid, token_hash, label, created_at)"
+    " SELECT '{new}', user_uuid, 'aa', '', 0 FROM sys.users WHERE user_name = 'ann'",
+    "a token that has expired": "INSERT INTO sys.tokens (token_uuid, user_uuid, token_hash, created_at, expires_at)"
+    " SELECT '{new}', user_uuid, 'aa', 0, 1 FROM sys.users WHERE user_name = 'ann'",
+    "a password": "UPDATE sys.users SET password_hash = 'x' WHERE user_name = 'ann'",
+    "a password of local": "UPDATE sys.users SET password_hash = 'x' WHERE user_name = 'local'",
+    "a token of somebody who is gone": "INSERT INTO sys.audit (at, event, actor, outcome)"
+    " VALUES (1, 'TOKEN_CREATED', 'local', 'OK')",
+}
+
+
+@pytest.mark.parametrize("had", [*HAD, "none"])
+def test_a_catalog_that_had_a_credential_is_closed_after_the_upgrade(empty: Place, had: str) -> None:
+    async def before() -> None:
+        store = empty.store()
+        await store.open()
+        await store.create_user("ann")
+        await store.close()
+
+    async def after() -> None:
+        store = empty.store()
+        await store.open()
+        assert await store.is_closed() == (had != "none")
+        assert await store.password_hash("local") is None
+        await store.close()
+
+    asyncio.run(before())
+    set_back(empty, NAMES.index("hardening") + 1)
+    if had in HAD:
+        empty.sql(HAD[had].format(new=uuid4()))
+    asyncio.run(migrated(empty))
+    asyncio.run(after())
 
 
 @pytest.mark.parametrize("number", sorted(UNDONE))
@@ -438,6 +499,7 @@ FROZEN = {
         "94e74d5cb3567f60",
         "640f9d7bd42c9e18",
         "3a49c68a553a93c1",
+        "32fc6edcc910efbc",
     ],
     "postgres": [
         "ab6d539c649ddc5c",
@@ -452,5 +514,6 @@ FROZEN = {
         "94e74d5cb3567f60",
         "640f9d7bd42c9e18",
         "a78a11fc811e9eee",
+        "bde3755b0180c834",
     ],
 }

@@ -172,6 +172,14 @@ REFUSED = {
         "CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE c AS 'libc.so.6', 'getpid'",
         "LOAD '/tmp/mine.so'",
     ],
+    "keep large objects": [
+        "SELECT lo_create(0)",
+        "SELECT lo_creat(-1)",
+        "SELECT lo_from_bytea(0, 'x')",
+        "SELECT lowrite(lo_open(lo_create(4711), 131072), 'x')",
+        "SELECT lo_unlink(lo_create(4711)); SELECT lo_put(lo_create(4712), 0, 'x')",
+        "DO $$ BEGIN PERFORM lo_create(0); END $$",
+    ],
 }
 
 

@@ -30,6 +30,14 @@ CREATE TABLE sys.spied (a INTEGER);
 CREATE TRIGGER sys.spying AFTER INSERT ON spied BEGIN INSERT INTO log SELECT who FROM wages; END;
 CREATE TABLE sys.parents (id INTEGER PRIMARY KEY);
 CREATE TABLE sys.children (parent INTEGER REFERENCES parents (id) ON DELETE CASCADE);
+CREATE TABLE sys.prices (item TEXT UNIQUE, price INTEGER);
+CREATE TABLE sys.yielding (item TEXT UNIQUE ON CONFLICT REPLACE, price INTEGER);
+CREATE TABLE sys.queue (item TEXT);
+CREATE TRIGGER sys.queued AFTER INSERT ON queue BEGIN INSERT OR /* */ REPLACE INTO prices VALUES (new.item, 0); END;
+CREATE TABLE sys.feed (item TEXT PRIMARY KEY);
+CREATE TRIGGER sys.fed AFTER INSERT ON feed BEGIN INSERT INTO prices VALUES (new.item, 0); END;
+INSERT INTO sys.prices VALUES ('tea', 3), ('soup', 5);
+INSERT INTO sys.yielding VALUES ('tea', 3), ('soup', 5);
 INSERT INTO sys.sales (amount) VALUES (1), (2);
 INSERT INTO sys.wages VALUES ('ann', 7);
 INSERT INTO sys.parents VALUES (1);
@@ -47,6 +55,16 @@ RIGHTS = (
     ("DELETE", "blind"),
     ("SELECT", "parents"),
     ("DELETE", "parents"),
+    ("SELECT", "prices"),
+    ("INSERT", "prices"),
+    ("SELECT", "yielding"),
+    ("INSERT", "yielding"),
+    ("UPDATE", "yielding"),
+    ("SELECT", "queue"),
+    ("INSERT", "queue"),
+    ("SELECT", "feed"),
+    ("INSERT", "feed"),
+    ("DELETE", "feed"),
     # Rights that somebody wrote into the catalog in some way: they count for nothing.
     ("SELECT", "jobs"),
     ("UPDATE", "users"),
@@ -181,6 +199,56 @@ def test_a_grant_that_names_no_table_is_on_none(place: Place) -> None:
     async def body(worker: Worker) -> None:
         for table in ("jobs", "wages"):
             assert f"sys.{table}" in (await fails(worker, f"SELECT * FROM {table}", nowhere)).message
+
+    with_people(place, body, setup=SETUP)
+
+
+REPLACING = [
+    "INSERT OR REPLACE INTO prices VALUES ('tea', 0)",
+    "REPLACE INTO prices VALUES ('tea', 0)",
+    "replace\tinto sys.prices VALUES ('tea', 0)",
+    "WITH w (a, b) AS (VALUES ('tea', 0)) REPLACE INTO prices SELECT a, b FROM w",
+    "INSERT/* ' */OR--\nREPLACE INTO prices VALUES ('tea', 0)",
+    "INSERT OR \ufeffREPLACE INTO prices VALUES ('tea', 0)",
+    "UPDATE OR REPLACE sales SET id = 1 WHERE id = 2",
+    "INSERT OR REPLACE INTO sales (id, amount) VALUES (1, 0)",
+    # A table may say so itself, and a trigger; and what a statement says holds in the triggers it sets off.
+    "INSERT INTO yielding VALUES ('tea', 0)",
+    "UPDATE yielding SET item = 'tea' WHERE item = 'soup'",
+    "INSERT INTO queue VALUES ('tea')",
+    "INSERT OR REPLACE INTO feed VALUES ('tea')",
+    # To overwrite is to update.
+    "INSERT INTO prices VALUES ('tea', 0) ON CONFLICT (item) DO UPDATE SET price = excluded.price",
+]
+
+
+@pytest.mark.parametrize("text", REPLACING)
+def test_a_right_to_insert_or_update_deletes_and_overwrites_no_row(place: Place, text: str) -> None:
+    kept = [f"SELECT * FROM sys.{table} ORDER BY 1" for table in ("prices", "yielding", "sales")]
+
+    async def body(worker: Worker) -> None:
+        before = [place.sql(each) for each in kept]
+        error = await fails(worker, text, ALICE)
+        assert isinstance(error, StatementFailed)
+        assert re.search("alice may not (REPLACE rows, which deletes them, in|UPDATE) sys", error.message)
+        assert re.search("GRANT (DELETE|UPDATE) ON TABLE [a-z]+ TO alice", str(error.hint))
+        assert [place.sql(each) for each in kept] == before
+
+    with_people(place, body, setup=SETUP)
+
+
+def test_whoever_may_delete_may_replace_and_other_words_for_it_are_no_replacing(place: Place) -> None:
+    bob = somebody("bob", ("SELECT", "prices"), ("INSERT", "prices"), ("DELETE", "prices"))
+
+    async def body(worker: Worker) -> None:
+        await ran(worker, "REPLACE INTO prices VALUES ('tea', 4)", bob)
+        await ran(worker, "INSERT OR IGNORE INTO prices VALUES ('tea', 9)", ALICE)
+        await ran(
+            worker, "INSERT INTO prices SELECT 'or replace into', replace('1', '1', '7') /* REPLACE INTO */", ALICE
+        )
+        await ran(worker, """INSERT INTO prices SELECT "replace", 1 FROM (SELECT 'x' AS "replace")""", ALICE)
+        rows = await ran(worker, "SELECT item, price FROM prices ORDER BY item", ALICE)
+        assert rows == [("or replace into", 7), ("soup", 5), ("tea", 4), ("x", 1)]
 
     with_people(place, body, setup=SETUP)
 

@@ -197,12 +197,12 @@ def test_a_catalog_in_memory_is_guarded_on_its_one_connection() -> None:
         await store.open()
         try:
             await store.define([minutely("a")])
-            assert await selected(store, "SELECT job_name FROM sys.jobs") == [("a",)]
+            assert await store.select("SELECT job_name FROM sys.jobs", own=True) == [("a",)]
             for text in [*HIDDEN_TEXTS, *WRITING_TEXTS]:
                 with pytest.raises(InvalidInput):
-                    await selected(store, text)
+                    await store.select(text, own=True)
             await store.define([minutely("b")])
-            assert await selected(store, "SELECT count(*) FROM sys.jobs") == [(2,)]
+            assert await store.select("SELECT count(*) FROM sys.jobs", own=True) == [(2,)]
         finally:
             await store.close()
 

@@ -60,7 +60,7 @@ class Two:
         end = AttemptEnd(0, claim.starts[0].number, AttemptState.SUCCESS)
         await self.reader.settle(NODE, [Settlement(claim.run_id, claim.run_no, claim.fence, (end,))])
 
-    async def take_over(self) -> int:
+    async def take_over(self) -> int | None:
         """The node that reads has died; the other one takes its runs."""
         (record,) = [each for each in await self.blind.nodes() if each.node == str(NODE)]
         return await self.blind.take_over(BLIND, NODE, record.counter)

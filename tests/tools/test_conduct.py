@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,16 @@ def test_number(number): pass
 """
 
 
-def run(folder: Path, *options: str, tier: str | None = None) -> str:
-    (folder / "test_sample.py").write_text(SAMPLE)
+HANGING = """
+import threading
+
+def test_hangs(): threading.Event().wait()
+def test_passes(): pass
+"""
+
+
+def run(folder: Path, *options: str, tier: str | None = None, sample: str = SAMPLE) -> str:
+    (folder / "test_sample.py").write_text(sample)
     environment = {name: value for name, value in os.environ.items() if name not in (VARIABLE, SEEDS_VARIABLE)}
     # Other plugins would take most of the time, and have nothing to do with it.
     environment |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -94,6 +103,17 @@ def test_an_order_is_drawn_and_can_be_repeated(tmp_path: Path) -> None:
 
 def test_a_tier_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
     assert "HORAE_TIER=slow is no tier; the tiers are quick, test, torture" in run(tmp_path, tier="slow")
+
+
+def test_a_test_that_hangs_is_named_with_its_stack_and_the_others_go_on(tmp_path: Path) -> None:
+    configured = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert configured["faulthandler_timeout"] > 0
+    assert configured["faulthandler_exit_on_timeout"]
+    limit = ("-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=true")
+    said = run(tmp_path, "-n1", *limit, sample=HANGING)
+    assert "crashed while running 'test_sample.py::test_hangs'" in said
+    assert "in test_hangs" in said, "the stack says where it hangs"
+    assert "1 failed, 1 passed" in said.splitlines()[-1]
 
 
 def test_tests_are_interrupted_though_a_shell_had_the_run_ignore_it(tmp_path: Path) -> None:

@@ -23,14 +23,14 @@ from tests.torture.worker import EXPELLED
 from horae.core.interval import Every
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import AttemptState
-from horae.core.liveness import Sight, Watch, observe
+from horae.core.liveness import Memory, Sight, observe
 from horae.core.schedule import Once
 from horae.errors import StoreConflict, StoreUnavailable
 from horae.store.catalog import Catalog
 from horae.store.records import AttemptEnd, Capacity, Claim, Settlement, Start
 
 ROOT = Path(__file__).parents[2]
-SEEDS = seeds(2)
+SEEDS = seeds(1)
 KEEPER = uuid4()
 LOOKS_EVERY_SECONDS = 0.2
 PATIENCE = 90.0
@@ -110,7 +110,7 @@ class Keeper:
     def __init__(self, store: Catalog, *, sweeps: bool = True) -> None:
         self.store = store
         self.sweeps = sweeps
-        self.watched: dict[str, Watch] = {}
+        self.memory = Memory()
 
     async def look(self, at: float | None = None) -> int:
         """One look, now or at another moment of the keeper's own time. Returns how many nodes were judged dead."""
@@ -120,7 +120,7 @@ class Keeper:
             if node.state == "ALIVE" and node.node != str(KEEPER)
         ]
         moment = time.monotonic() if at is None else at
-        self.watched, dead = observe(self.watched, sights, moment, released=self.store.lock_grace)
+        self.memory, dead = observe(self.memory, sights, moment, released=self.store.lock_grace)
         for node, counter in dead:
             await self.store.take_over(KEEPER, UUID(node), counter)
         if self.sweeps:

@@ -15,7 +15,7 @@ from tests.torture.drivers import opened
 from tests.torture.evidence import Snapshot, query
 
 from horae.core.job import JobSpec, TaskSpec
-from horae.core.liveness import RECONNECTION, SILENCE, Sight, Watch, observe
+from horae.core.liveness import RECONNECTION, SILENCE, Memory, Sight, observe
 from horae.core.schedule import Once
 from horae.store.catalog import Catalog
 from horae.testing.clock import ManualClock
@@ -98,7 +98,7 @@ def test_a_catalogs_clock_that_jumps_declares_nobody_dead_who_still_counts(
     async def scenario() -> None:
         clock = ManualClock(datetime.now(UTC))
         alive, silent = uuid4(), uuid4()
-        watched: dict[str, Watch] = {}
+        memory = Memory()
         async with opened(url, clock=clock.now) as store, opened(url, clock=clock.now) as observer:
             await store.join(alive)
             await store.join(silent)
@@ -107,11 +107,11 @@ def test_a_catalogs_clock_that_jumps_declares_nobody_dead_who_still_counts(
                 if look == 3:
                     clock.set(clock.now() + jump)
                 assert not (await store.heartbeat(alive, {})).expelled
-                watched, dead = observe(watched, await sights(observer), look * 5.0, released=RECONNECTION)
+                memory, dead = observe(memory, await sights(observer), look * 5.0, released=RECONNECTION)
                 expected = [(str(silent), 0)] if look * 5.0 >= SILENCE else []
                 assert list(dead) == expected, f"at look {look}"
             # Judged dead by a counter that has moved since, a node stays alive.
-            assert await observer.take_over(uuid4(), alive, 5) == 0
+            assert await observer.take_over(uuid4(), alive, 5) is None
             assert not (await store.heartbeat(alive, {})).expelled
 
     asyncio.run(scenario())

@@ -154,6 +154,7 @@ async def judge_and_finish(url: str) -> None:
     async with opened(url) as store:
         keeper = Keeper(store)
         assert await keeper.look(at=0.0) == 0
+        assert await keeper.look(at=SILENCE / 2) == 0
         assert await keeper.look(at=SILENCE - 1) == 0
         assert await keeper.look(at=SILENCE + 1) == 1
         await finish_alone(store, uuid4())

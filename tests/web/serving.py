@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 import httpx
 
 from horae import Cron, Every, Horae, Retry, Run, Window
+from horae.app.calculator import ProcessCalculator
 from horae.app.system import system_settings
+from horae.control.calculator import Calculator, ThreadCalculator
 from horae.control.service import Kept, Service
 from horae.control.visiting import Porter
 from horae.core.access import Principal
@@ -73,8 +75,16 @@ def some_jobs(app: Horae) -> None:
 class Served:
     """A server that runs. `url` is its address, `app` what it serves."""
 
-    def __init__(self, app: Horae, site: Site, listening: Listening, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        app: Horae,
+        site: Site,
+        listening: Listening,
+        loop: asyncio.AbstractEventLoop,
+        calculator: ProcessCalculator,
+    ) -> None:
         self.app = app
+        self.calculator = calculator
         self.site = site
         self.listening = listening
         self.url = listening.address
@@ -143,14 +153,15 @@ class Served:
 
 def site_of(app: Horae, **given: Any) -> Site:
     """What the web is given, from an app, as `horae serve` gives it."""
+    calculator: Calculator = given.pop("calculator", None) or ThreadCalculator()
 
     async def store() -> Kept:
         return await app.home.store()
 
     def desk(kept: Kept, who: Principal, sign_in: str) -> Desk:
-        service = Service(kept, who, keyring=app.toolbox.keyring, known=checked_system)
+        service = Service(kept, who, keyring=app.toolbox.keyring, known=checked_system, sign_in=sign_in)
         known = tuple(Known(*each) for each in system_settings())
-        return Desk(service, About(version=__version__, sign_in=sign_in, settings=known))
+        return Desk(service, About(__version__, sign_in, known, calculator=calculator))
 
     def node() -> dict[str, Any]:
         return {"state": "running" if app.engine is not None else "none", "name": app.node, "slots": app.slots}
@@ -171,9 +182,11 @@ def serving(
     host: str = "127.0.0.1",
     settings: dict[str, Any] | None = None,
     is_running: bool = True,
+    calculating: dict[str, Any] | None = None,
     **given: Any,
 ) -> Iterator[Served]:
-    """A server over the catalog at `url`, as long as the block lasts. `given` goes to `Site`."""
+    """A server over the catalog at `url`, as long as the block lasts. `given` goes to `Site`, and `calculating` to what
+    calculates for users."""
     app = Horae(url, settings=settings)
     define(app)
     made: list[Served | BaseException] = []
@@ -184,14 +197,15 @@ def serving(
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         ends.append(lambda: loop.call_soon_threadsafe(stop.set))
+        calculator = ProcessCalculator(**(calculating or {}))
         try:
             if is_running:
                 await app.open()
             else:
                 app.home.settle_here()
-            site = site_of(app, **given)
+            site = site_of(app, calculator=calculator, **given)
             listening = await serve(site, host, 0)
-            made.append(Served(app, site, listening, loop))
+            made.append(Served(app, site, listening, loop, calculator))
             is_up.set()
             await stop.wait()
             await listening.stop()
@@ -200,6 +214,7 @@ def serving(
             is_up.set()
             raise
         finally:
+            await calculator.close()
             await (app.shut() if is_running else app.close())
 
     def run() -> None:

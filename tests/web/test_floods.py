@@ -225,6 +225,20 @@ def test_length_and_chunks_together_never_make_two_requests_of_one(served: Serve
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
+@pytest.mark.parametrize("body", [b"2\r\n{}\r\n0\r\n\r\n", b"0\r\n\r\n"])
+def test_a_length_beside_chunks_is_refused_whatever_the_body_says(served: Served, body: bytes) -> None:
+    head = b"POST /api/v1/jobs/etl/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with connected(served) as connection:
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\n" + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        connection.shutdown(socket.SHUT_WR)
+        answer = said(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"not both" in answer
+    assert answer.count(b"HTTP/1.1 ") == 1, "the connection is closed after it"
+    with served.client() as client:
+        assert client.get("/api/v1/jobs/etl").json()["state"] == "ENABLED"
+
+
 # ---- too often -------------------------------------------------------------------------------------------------------
 
 

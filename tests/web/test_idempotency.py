@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,8 +13,10 @@ import httpx
 import pytest
 from tests.web.serving import Served, serving
 
+from horae.control.visiting import TRIM_EVERY
 from horae.desk import asking, persons
 from horae.desk.desk import Desk
+from horae.store.visitors import ROW_BYTES
 
 
 @pytest.fixture
@@ -24,6 +27,11 @@ def client(served: Served) -> Iterator[httpx.Client]:
 
 def keyed(key: str | None = None) -> dict[str, str]:
     return {"idempotency-key": key or uuid4().hex}
+
+
+def answers_kept(folder: Path) -> int:
+    with sqlite3.connect(folder / "horae.db") as catalog:
+        return int(catalog.execute("SELECT count(*) FROM kept_answers").fetchone()[0])
 
 
 def test_a_post_that_is_repeated_is_answered_as_before(client: httpx.Client) -> None:
@@ -91,6 +99,40 @@ def test_statements_that_only_read_are_read_anew(client: httpx.Client) -> None:
     assert "idempotency-replayed" not in again.headers
     ((before,),), ((after,),) = (each.json()["results"][0]["rows"] for each in (first, again))
     assert after == before + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/preview", {"text": "30 2 * * *"}),
+        ("/api/v1/plan", {"definitions": []}),
+        ("/api/v1/audit/verify", {}),
+        ("/api/v1/sql", {"text": "SELECT nothing FROM sys.jobs; SHOW JOBS"}),
+    ],
+)
+def test_what_changes_nothing_is_kept_nowhere_also_where_it_is_refused(
+    tmp_path: Path, path: str, body: dict[str, object]
+) -> None:
+    with serving(f"sqlite:///{tmp_path}/horae.db") as served, served.client() as client:
+        headers = keyed()
+        first, again = (client.post(path, json=body, headers=headers) for _ in range(2))
+        assert first.status_code == again.status_code
+        assert first.status_code == (400 if path.endswith("sql") else 200), first.text
+        assert "idempotency-replayed" not in again.headers
+        assert answers_kept(tmp_path) == 0
+
+
+def test_of_one_users_answers_only_so_many_bytes_are_kept(tmp_path: Path) -> None:
+    keys = [keyed() for _ in range(3 * TRIM_EVERY)]
+    with serving(f"sqlite:///{tmp_path}/horae.db") as served, served.client() as client:
+        served.site.porter._most_kept = 10 * ROW_BYTES
+        for number, headers in enumerate(keys):
+            assert client.post("/api/v1/roles", json={"name": f"r{number}"}, headers=headers).status_code == 201
+        last = client.post("/api/v1/roles", json={"name": f"r{len(keys) - 1}"}, headers=keys[-1])
+        assert last.headers["idempotency-replayed"] == "true"
+        assert answers_kept(tmp_path) <= TRIM_EVERY + 10
+        first = client.post("/api/v1/roles", json={"name": "r0"}, headers=keys[0])
+        assert first.status_code == 409
 
 
 def test_of_a_large_answer_to_changes_the_rows_are_not_kept(client: httpx.Client) -> None:

@@ -123,12 +123,12 @@ def test_tls_is_spoken_and_browsers_told_to_stay_with_it(tmp_path: Path) -> None
 def test_other_machines_are_served_only_once_somebody_could_sign_in() -> None:
     for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "unix:/run/horae.sock"):
         assert is_loopback(host)
-        check_binding(host, has_credentials=False)
+        check_binding(host, is_closed=False)
     for host in ("0.0.0.0", "::", "192.0.2.1", "horae.example", "10.0.0.1"):  # noqa: S104 - to see them refused
         assert not is_loopback(host)
-        check_binding(host, has_credentials=True)
+        check_binding(host, is_closed=True)
         with pytest.raises(InvalidConfiguration, match="nobody has a password or a token") as refused:
-            check_binding(host, has_credentials=False)
+            check_binding(host, is_closed=False)
         assert "horae user create" in str(refused.value.hint)
 
 

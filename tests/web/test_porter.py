@@ -13,6 +13,7 @@ from tests.web.serving import CHEAP, PASSWORD, Clock
 
 from horae import Horae
 from horae.control.service import Kept
+from horae.control.tokens import digest
 from horae.control.visiting import Porter
 from horae.core.access import LOCAL
 from horae.errors import InvalidInput, KeyReused, LoginFailed
@@ -42,6 +43,25 @@ def test_a_new_password_closes_the_door_within_a_second_and_for_good(tmp_path: P
         await store.drop_user("ann")
         clock.now += 3_600
         assert not await porter.is_open()
+
+    with_a_porter(tmp_path, work)
+
+
+def test_a_server_that_starts_after_the_last_token_expired_lets_nobody_in_without_one(tmp_path: Path) -> None:
+    async def work(porter: Porter, store: Kept, clock: Clock) -> None:
+        await store.create_token("local", digest("short"), label="", expires_at=await store.now() + timedelta(days=1))
+        (token,) = await store.tokens()
+        await store.revoke_token(token.token_id)
+
+        async def given() -> Kept:
+            return store
+
+        started_again = Porter(given)
+        assert not await store.has_credentials()
+        assert not await started_again.is_open()
+        await store.reopen()
+        assert not await started_again.is_open()
+        assert await Porter(given).is_open()
 
     with_a_porter(tmp_path, work)
 
@@ -104,15 +124,16 @@ def test_an_answer_is_kept_for_its_request_and_no_other(tmp_path: Path) -> None:
         begun = await porter.begin(LOCAL, "POST", "/x", "k", b"body")
         assert (begun.status, begun.busy) == (None, False)
         assert (await porter.begin(LOCAL, "POST", "/x", "k", b"body")).busy
-        await porter.finish(begun.key, 201, b"answer")
+        await porter.finish(begun, 201, b"answer", was=b"")
         again = await porter.begin(LOCAL, "POST", "/x", "k", b"body")
         assert (again.status, again.body) == (201, b"answer")
         with pytest.raises(KeyReused):
             await porter.begin(LOCAL, "POST", "/x", "k", b"other")
         assert (await porter.begin(LOCAL, "POST", "/y", "k", b"other")).status is None
         refused = await porter.begin(LOCAL, "POST", "/x", "another", b"body")
-        await porter.drop(refused.key)
-        assert await porter.begin(LOCAL, "POST", "/x", "another", b"other") == refused
+        await porter.drop(refused)
+        begun = await porter.begin(LOCAL, "POST", "/x", "another", b"other")
+        assert (begun.status, begun.busy) == (None, False)
         for key in ("", "x" * 256, "a\nb"):
             with pytest.raises(InvalidInput):
                 await porter.begin(LOCAL, "POST", "/x", key, b"")

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from tests.web.serving import Clock, Served, eventually, serving, site_of
 
 from horae import Every, Horae
+from horae.core.set_back import SetBack
 from horae.desk.operations import OPERATIONS, PREFIX
 from horae.store.board import Overdue
 from horae.web import openapi
@@ -162,6 +163,9 @@ def test_a_flood_of_health_checks_asks_the_catalog_once_a_second(
 
         async def threads(self) -> tuple[()]:
             return ()
+
+        async def set_back(self) -> SetBack:
+            return SetBack(datetime.now(UTC))
 
     async def look() -> None:
         async def store() -> Any:

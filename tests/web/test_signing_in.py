@@ -11,7 +11,9 @@ import pytest
 from tests.web.serving import PASSWORD, Clock, Served, serving
 
 from horae.control.tokens import digest
-from horae.web.entering import COOKIE
+from horae.core.throttle import Throttle
+from horae.store import granting
+from horae.web.entering import COOKIE, SECURE_COOKIE
 from horae.web.site import Limits
 
 
@@ -71,6 +73,124 @@ def test_a_token_makes_no_other_token_unless_it_is_an_administrators(guarded: Se
         assert made.status_code == 201
 
 
+@pytest.mark.parametrize("is_admin", [False, True], ids=["user", "administrator"])
+def test_a_token_sets_nobody_s_password_with_the_old_one_or_without(
+    client: httpx.Client, guarded: Served, *, is_admin: bool
+) -> None:
+    name = f"holder-{is_admin}".lower()
+    guarded.user(name, is_admin=is_admin)
+    guarded.user(f"other-{name}")
+    headers = bearer(guarded.token(name))
+    old: dict[str, object]
+    for whom in (name, f"other-{name}"):
+        old = {"old_password": PASSWORD}
+        for given in ({}, old, {**old, "revoke_tokens": True}):
+            refused = client.patch(f"/api/v1/users/{whom}", json={"password": "taken over", **given}, headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (403, "access_denied")
+        for more in ("", f" OLD PASSWORD '{PASSWORD}'"):
+            said = {"text": f"ALTER USER \"{whom}\" PASSWORD 'taken over'{more}"}
+            assert client.post("/api/v1/sql", json=said, headers=headers).status_code == 403
+    assert client.get("/api/v1/me", headers=headers).status_code == 200
+    for whom in (name, f"other-{name}"):
+        assert client.post("/login", json={"name": whom, "password": "taken over"}).status_code == 401
+        signed_in(client, whom)
+    rows = [row for row in guarded.trail("ACCESS_DENIED") if row["actor"] == name]
+    whose = (name, f"other-{name}") if is_admin else (name,)
+    assert {f'set the password of "{each}"' for each in whose} <= {row["action"] for row in rows}
+
+
+@pytest.mark.parametrize("is_admin", [False, True], ids=["user", "administrator"])
+def test_one_s_own_password_takes_the_old_one_and_another_ends_every_session_and_if_asked_the_tokens(
+    guarded: Served, *, is_admin: bool
+) -> None:
+    name = f"changer-{is_admin}".lower()
+    path = f"/api/v1/users/{name}"
+    guarded.user(name, is_admin=is_admin)
+    token, bystander = bearer(guarded.token(name)), bearer(guarded.token("root"))
+    with guarded.client() as here, guarded.client() as elsewhere:
+        headers = signed_in(here, name)
+        signed_in(elsewhere, name)
+        for given in ({}, {"old_password": "wrong"}):
+            refused = here.patch(path, json={"password": "the new one", **given}, headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (403, "access_denied")
+        said = {"text": f"ALTER USER \"{name}\" PASSWORD 'the new one' OLD PASSWORD 'wrong'"}
+        assert here.post("/api/v1/sql", json=said, headers=headers).status_code == 403
+        assert elsewhere.get("/api/v1/me").status_code == 200
+        change: dict[str, object] = {"password": "the new one", "old_password": PASSWORD}
+        assert here.patch(path, json=change, headers=headers).status_code == 200
+        assert [each.get("/api/v1/me").status_code for each in (here, elsewhere)] == [401, 401]
+        assert here.get("/api/v1/me", headers=token).status_code == 200
+        assert here.post("/login", json={"name": name, "password": PASSWORD}).status_code == 401
+        again = here.post("/login", json={"name": name, "password": "the new one"})
+        change = {"password": PASSWORD, "old_password": "the new one", "revoke_tokens": True}
+        assert here.patch(path, json=change, headers={"x-csrf-token": again.json()["csrf"]}).status_code == 200
+        here.cookies.clear()
+        assert here.get("/api/v1/me", headers=token).status_code == 401
+        assert here.get("/api/v1/me", headers=bystander).status_code == 200
+    assert [row["name"] for row in guarded.trail("TOKEN_REVOKED") if row["actor"] == name] == [name]
+
+
+@pytest.mark.parametrize("is_admin", [False, True], ids=["user", "administrator"])
+def test_old_passwords_are_tried_so_often_whatever_the_surface_and_session(
+    guarded: Served, monkeypatch: pytest.MonkeyPatch, *, is_admin: bool
+) -> None:
+    burst, day = 6, 86_400
+    # However long this takes, no try comes back.
+    monkeypatch.setattr(granting, "OLD_PASSWORDS", Throttle(burst, 1 / day))
+    name = f"guessed-{is_admin}".lower()
+    guarded.user(name, is_admin=is_admin)
+    guarded.user(f"other-{name}")
+    path = f"/api/v1/users/{name}"
+
+    def tried(client: httpx.Client, headers: dict[str, str], turn: int, old: str = "wrong") -> httpx.Response:
+        if turn % 2:
+            said = {"text": f"ALTER USER \"{name}\" PASSWORD 'the new one' OLD PASSWORD '{old}'"}
+            return client.post("/api/v1/sql", json=said, headers=headers)
+        return client.patch(path, json={"password": "the new one", "old_password": old}, headers=headers)
+
+    with guarded.client() as here, guarded.client() as elsewhere:
+        doors = [(each, signed_in(each, name)) for each in (here, elsewhere)]
+        together = {
+            "text": f"ALTER USER \"{name}\" PASSWORD 'x' OLD PASSWORD 'wrong'; "
+            f"ALTER USER \"{name}\" PASSWORD 'x' OLD PASSWORD 'wrong'"
+        }
+        refused = here.post("/api/v1/sql", json=together, headers=doors[0][1])
+        assert (refused.status_code, "by itself" in refused.json()["detail"]) == (400, True)
+        answers = [tried(*doors[turn // 2 % 2], turn) for turn in range(burst)]
+        assert {(each.status_code, each.json()["code"]) for each in answers} == {(403, "access_denied")}
+        for turn, old in enumerate(("wrong", "wrong", PASSWORD, PASSWORD)):
+            limited = tried(*doors[turn // 2], turn, old)
+            assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
+            assert 0 < int(limited.headers["retry-after"]) <= day
+            assert f"Try again in {limited.headers['retry-after']} s" in limited.json()["hint"]
+        root = guarded.client()
+        with root:
+            reset = {"password": "set by root"}
+            assert root.patch(path, json=reset, headers=signed_in(root, "root")).status_code == 200
+        with guarded.client() as again:
+            answer = again.post("/login", json={"name": name, "password": "set by root"})
+            headers = {"x-csrf-token": answer.json()["csrf"]}
+            assert tried(again, headers, 0, "set by root").status_code == 200
+        with guarded.client() as other:
+            change = {"password": "the new one", "old_password": PASSWORD}
+            headers = signed_in(other, f"other-{name}")
+            assert other.patch(f"/api/v1/users/other-{name}", json=change, headers=headers).status_code == 200
+    rows = [row for row in guarded.trail("ACCESS_DENIED") if row["actor"] == name]
+    assert [bool(row.get("retry_after")) for row in reversed(rows)] == [False] * burst + [True] * 4
+
+
+def test_an_administrator_who_signed_in_sets_another_s_password_without_the_old_one(guarded: Served) -> None:
+    guarded.user("forgetful")
+    with guarded.client() as client:
+        headers = signed_in(client, "root")
+        assert (
+            client.patch("/api/v1/users/forgetful", json={"password": "a new one"}, headers=headers).status_code == 200
+        )
+        nothing = client.patch("/api/v1/users/forgetful", json={"revoke_tokens": True}, headers=headers)
+        assert (nothing.status_code, nothing.json()["code"]) == (400, "invalid_input")
+        assert client.post("/login", json={"name": "forgetful", "password": "a new one"}).status_code == 200
+
+
 def test_a_token_that_is_unknown_opens_nothing_and_leaves_a_row(client: httpx.Client, guarded: Served) -> None:
     for token in ("nonsense", "x" * 5_000, "é", '"', "a b"):
         response = client.get("/api/v1/jobs", headers={b"authorization": f"Bearer {token}".encode()})
@@ -123,6 +243,21 @@ def test_the_cookie_is_kept_from_scripts_and_from_other_sites(client: httpx.Clie
     assert "httponly" in cookie
     assert "samesite=lax" in cookie
     assert "secure" not in cookie
+
+
+def test_by_https_the_cookie_is_of_this_host_alone_and_no_other_is_taken(tmp_path: Path) -> None:
+    with serving(f"sqlite:///{tmp_path}/horae.db", is_secure=True) as secure, secure.client() as client:
+        secure.user("ann")
+        answer = client.post("/login", json={"name": "ann", "password": PASSWORD})
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith("__Host-horae_session=")
+        parts = {part.strip().lower() for part in cookie.split(";")[1:]}
+        assert {"secure", "httponly", "path=/", "samesite=lax"} <= parts
+        assert not any(part.startswith("domain") for part in parts), "else browsers refuse the name"
+        secret = cookie.partition("=")[2].partition(";")[0]
+        assert client.get("/api/v1/me", headers={"cookie": f"{SECURE_COOKIE}={secret}"}).json()["name"] == "ann"
+        planted = client.get("/api/v1/me", headers={"cookie": f"{COOKIE}={secret}"})
+        assert planted.status_code == 401, "a host of the same domain could have put it there"
 
 
 def test_a_wrong_password_opens_nothing_and_does_not_tell_who_exists(client: httpx.Client) -> None:

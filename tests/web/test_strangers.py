@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
-from tests.web.serving import Served
+from tests.web.serving import Served, serving
 
 from horae.web.door import CSP
 from horae.web.rendering import static
@@ -42,6 +43,15 @@ def test_what_another_site_makes_a_browser_post_is_refused(
     assert (refused.status_code, refused.json()["code"]) == (403, "cross_site")
     assert client.get("/api/v1/jobs/nightly").json()["state"] == "ENABLED"
     assert "another site made" in caplog.text
+
+
+def test_a_page_by_http_is_another_site_to_a_server_that_is_reached_by_https(tmp_path: Path) -> None:
+    with serving(f"sqlite:///{tmp_path}/horae.db", is_secure=True) as secure, secure.client() as client:
+        host = secure.url.removeprefix("http://")
+        refused = client.post("/api/v1/jobs/etl/pause", headers={"origin": f"http://{host}"}, json={})
+        assert (refused.status_code, refused.json()["code"]) == (403, "cross_site")
+        accepted = client.post("/api/v1/jobs/etl/pause", headers={"origin": f"https://{host}"}, json={})
+        assert accepted.status_code == 200
 
 
 def test_cross_site_posts_leave_rows_in_the_trail(client: httpx.Client, served: Served) -> None:

@@ -156,7 +156,7 @@ def test_a_krontab_file_s_commands_run_as_external_jobs_do(home: Place, tmp_path
     file.write_text(
         # Else a machine that is busy for a second would miss their time.
         f"{far} @policy(deadline=1m) name=greet "
-        'command="echo hello from $HORAE_JOB_NAME $WORD" shell=true env=WORD=once\n'
+        'command="echo hello from $HORAE_JOB_NAME $JOB_WORD" shell=true env=JOB_WORD=once\n'
         f'{far} @policy(deadline=1m) name=refused command="/usr/bin/id"\n'
     )
     app = make(home, configured(tmp_path, external()))

@@ -156,7 +156,10 @@ def test_a_job_fails_once_what_its_work_needs_is_revoked(tmp_path: Path, privile
     other.touch()
     app = make(
         place,
-        configured(tmp_path, external(sandbox="namespaces") + f'[connections.other]\nurl = "sqlite:///{other}"\n'),
+        configured(
+            tmp_path,
+            external(sandbox="namespaces", environment=["TOKEN"]) + f'[connections.other]\nurl = "sqlite:///{other}"\n',
+        ),
     )
     called: list[str] = []
 

@@ -128,3 +128,21 @@ def test_what_the_machine_here_cannot_give_doctor_says_before_any_node_runs(
         assert any("bubblewrap (bwrap) is not installed" in each.message for each in examined.findings)
 
     at_work(make(home), look)
+
+
+def test_doctor_names_the_jobs_that_set_variables_which_are_not_allowed_here(home: Place, tmp_path: Path) -> None:
+    configuration = load_configuration(configured(tmp_path, external(environment=["APP_*"])))
+    app = make(home)
+
+    async def look() -> None:
+        fixed = "SCHEDULE = NONE EXEC '/bin/echo' ENVIRONMENT"
+        await app.sql(f"CREATE JOB fine {fixed} (APP_A = 'x', JOB_B = 'y', LANG = 'C')")
+        await app.sql(f"CREATE JOB loads {fixed} (LESSOPEN = '|/bin/sh')")
+        await app.sql("CREATE JOB hands SCHEDULE = NONE EXEC '/bin/echo' SECRETS (token AS TOKEN)")
+        examined = await examine_store(home.url, configuration)
+        found = {each.subject: each for each in examined.findings if each.check == "programs"}
+        assert found.keys() == {"loads", "hands"}
+        assert "LESSOPEN cannot be set by a job: it decides which code" in found["loads"].message
+        assert "list TOKEN in environment under [external]" in found["hands"].hint
+
+    at_work(app, look)

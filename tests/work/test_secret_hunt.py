@@ -23,7 +23,7 @@ from horae.core.report import Report
 from horae.engine.live import LiveAttempt
 from horae.errors import HoraeError
 
-COMMAND = 'echo "$TOKEN"; printenv >&2; cat "$FILE"; echo "$TOKEN" | base64 -w0; exit 4'
+COMMAND = 'echo "$JOB_TOKEN"; printenv >&2; cat "$JOB_FILE"; echo "$JOB_TOKEN" | base64 -w0; exit 4'
 STATEMENTS = (
     "CREATE SECRET token = '{value}' and more",
     "CREATE SECRET token '{value}'",
@@ -58,7 +58,7 @@ async def careless(app: Horae, value: str) -> list[Report]:
     await app.sql(f"CREATE SECRET token = '{value}'")
     await app.sql(
         f"CREATE JOB command SCHEDULE = NONE RETRY = NONE EXEC '{COMMAND}' SHELL"
-        " SECRETS (token AS TOKEN, token AS FILE IN FILE)"
+        " SECRETS (token AS JOB_TOKEN, token AS JOB_FILE IN FILE)"
     )
     await app.sql("CREATE USER alice; GRANT CREATE JOB TO alice")
     await app.sql("CREATE JOB prying SCHEDULE = NONE RETRY = NONE PYTHON spill", user="alice")

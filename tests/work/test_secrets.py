@@ -69,16 +69,18 @@ def test_a_command_is_given_secrets_by_variable_and_by_file(app: Horae, tmp_path
 
     async def body() -> None:
         await app.sql(f"CREATE SECRET token = '{VALUE}'; CREATE SECRET key = 'line one\nline two'")
-        script = f'printf "%s|%s" "$TOKEN" "$(cat $KEY_FILE)" > {seen}; echo "$TOKEN"; env; cat $KEY_FILE'
+        script = (
+            f'printf "%s|%s" "$JOB_TOKEN" "$(cat $JOB_KEY_FILE)" > {seen}; echo "$JOB_TOKEN"; env; cat $JOB_KEY_FILE'
+        )
         await app.sql(
             "CREATE JOB reads SCHEDULE = NONE RETRY = NONE"
-            f" EXEC '{script}' SHELL SECRETS (token AS TOKEN, key AS KEY_FILE IN FILE)"
+            f" EXEC '{script}' SHELL SECRETS (token AS JOB_TOKEN, key AS JOB_KEY_FILE IN FILE)"
         )
         report = await executed(app, "reads")
         assert report.outcome == "COMPLETED", str(report)
         assert seen.read_text() == f"{VALUE}|line one\nline two"
         text = await app.output(report.tasks[0].attempts[0].attempt_id)
-        assert "TOKEN=***" in text
+        assert "JOB_TOKEN=***" in text
         assert VALUE not in text
         assert "line one" not in text
 

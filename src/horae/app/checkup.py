@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from horae.app.guarding import exposed, protected
 from horae.app.stores import open_present
 from horae.app.tools import Toolbox
 from horae.config import Configuration
@@ -54,7 +55,9 @@ async def surroundings(
     schema = migrations(store.driver.dialect)[-1].number
     known = {
         "schema": schema,
-        "external": configuration.external.enabled,
+        "external": configuration.external,
+        "protections": protected(configuration, store) if configuration.external.enabled else (),
+        "exposed": exposed(configuration, store),
         "sandbox": None if trouble is None else f"{trouble.message}. {trouble.hint}",
         "keys": keys,
         "key_fault": fault,
@@ -68,7 +71,8 @@ async def surroundings(
     now = await store.now()
     skew = _skew(before, now, clock())
     ((version, size, read_only),) = await store.select(
-        "SELECT current_setting('server_version'), pg_database_size(current_database()), pg_is_in_recovery()",
+        "SELECT current_setting('server_version'), pg_database_size(current_database()), "
+        "pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on'",
         own=True,
     )
     return Surroundings(

@@ -168,6 +168,10 @@ class Home:
 
     async def close(self) -> None:
         """Closes the store. Called in the home's own loop."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+            self._opening = None
         store, self._store = self._store, None
         if store is not None:
             # A server that does not answer must not keep a program from ending.

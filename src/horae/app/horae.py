@@ -14,6 +14,7 @@ from typing import Any
 from horae.app.blocking import Blocking
 from horae.app.definitions import Definitions
 from horae.app.fork import follow
+from horae.app.guarding import tell_protections
 from horae.app.home import Home
 from horae.app.loading import callables
 from horae.app.service import blocked_run
@@ -26,13 +27,13 @@ from horae.core.duration import DurationLike, parse_duration
 from horae.core.ids import checked_name
 from horae.core.policy import chosen
 from horae.engine.engine import Engine, Host
-from horae.engine.tools import Tools
+from horae.engine.tools import Kept, Tools
 from horae.engine.tuning import SHUTDOWNS, Tuning, parse_tuning
 from horae.errors import Conflict, InvalidPolicy, StoreError, shown
 from horae.events import Stream
 from horae.logs import attach
 from horae.metrics import CLAIM, Metrics
-from horae.security.access import Kept
+from horae.store.catalog import Catalog
 from horae.store.port import Store
 
 
@@ -67,11 +68,15 @@ class Horae(Definitions):
         self.metrics = Metrics()
         self.metrics.attach(self.events)
         attach(self.events)
-        self.home = Home(lambda: make_store(self.url, modules=self.tuning.modules), ready)
+        self.home = Home(self._make_store, ready)
         self._phase = "stopped"
         self._guard = threading.Lock()
         self._ending = threading.Lock()
         follow(self)
+
+    def _make_store(self) -> Catalog:
+        file_mode = self.configuration.server.file_mode
+        return make_store(self.url, modules=self.tuning.modules, file_mode=lambda: file_mode)
 
     def _configure(self, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -162,6 +167,8 @@ class Horae(Definitions):
         store = await self.home.store()
         tools = self.make_tools(store, simulated=host is not None)
         self.registry.able(*await tools.abilities())
+        if tools.external.enabled:
+            tell_protections(self.configuration, store)
         await self.register(store)
         engine = Engine(
             store,
@@ -180,6 +187,12 @@ class Horae(Definitions):
         self.engine = engine
         self._phase = "running"
         return engine
+
+    async def reach_store(self) -> None:
+        """Opens the store, before anything runs. Raises StoreUnavailable where it is away."""
+        if not self.home.is_idle_elsewhere:
+            self.home.settle_here()
+            await self.home.store()
 
     def make_tools(self, vault: Kept, *, simulated: bool) -> Tools:
         return self.toolbox.tools(vault, simulated=simulated)

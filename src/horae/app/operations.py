@@ -58,9 +58,9 @@ class Operations:
         await self.written()
         return await self.home.call(there)
 
-    def service(self, store: Kept, who: Principal) -> Service:
-        """What that principal may ask of the open store."""
-        return Service(store, who, keyring=self.toolbox.keyring, known=checked_system)
+    def service(self, store: Kept, who: Principal, sign_in: str = "local") -> Service:
+        """What that principal may ask of the open store. `sign_in` is how they came in."""
+        return Service(store, who, keyring=self.toolbox.keyring, known=checked_system, sign_in=sign_in)
 
     async def sql(self, text: str, user: str | None = None) -> Result:
         """Carries out SQL statements, all of them or none, and answers the last: its rows, their `columns`, and

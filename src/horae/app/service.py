@@ -10,10 +10,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from horae.app.winding import wind_up
-from horae.errors import Conflict
+from horae.errors import Conflict, StoreUnavailable
 from horae.logs import configure as configure_logs
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ __all__ = ["SIGNALS", "Companion", "blocked_run", "configure_logs", "run_beside"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 RELOAD_SECONDS = 2.0
 """How long a reload that is under way may take to give up, when the process is to end."""
+RETRY_SECONDS = 2.0
+"""How soon a store that is away when a process starts is tried again."""
+REMIND_SECONDS = 30.0
+"""How often it is said that it is still away."""
 _YOUNG = 10_000
 """Objects that may come to be before the youngest are looked through."""
 _log = logging.getLogger("horae")
@@ -35,6 +40,9 @@ class Companion:
 
     reloads = False
     """Whether SIGHUP is heard; else it ends the process, as it ends others."""
+
+    def waiting(self, seconds: float) -> None:
+        """The store is away, and is tried again within so many seconds."""
 
     async def prepare(self) -> None:
         """Before the engine starts. What it raises keeps everything from starting."""
@@ -107,6 +115,8 @@ async def _main(app: Horae, companion: Companion, *, runs: bool) -> None:
             companion.force()
             if engine is not None:
                 engine.force()
+        if engine is not None:
+            engine.process_ends = True
         told.set()
 
     # Signals reach a process' main thread alone; elsewhere whoever started it ends it.
@@ -118,6 +128,9 @@ async def _main(app: Horae, companion: Companion, *, runs: bool) -> None:
     for each, handler in handled.items():
         loop.add_signal_handler(each, handler)
     try:
+        if not await _store_there(app, companion, told):
+            failed = False
+            return
         await companion.prepare()
         engine = await app.open() if runs else None
         _spare_collections()
@@ -130,6 +143,38 @@ async def _main(app: Horae, companion: Companion, *, runs: bool) -> None:
         await app.shut(companion.end)
         for each in handled:
             loop.remove_signal_handler(each)
+
+
+async def _store_there(app: Horae, companion: Companion, told: asyncio.Event) -> bool:
+    """Opens the store, and waits for one that is away. False: somebody said stop meanwhile. Raises what no waiting
+    mends: a password that is wrong, a database that does not exist."""
+    app.specs()  # says what is wrong with them before anything is waited for
+    loop = asyncio.get_running_loop()
+    began, said = loop.time(), float("-inf")
+    while not told.is_set():
+        opening = loop.create_task(app.reach_store())
+        stopped = loop.create_task(told.wait())
+        try:
+            await asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                return False
+            opening.result()
+        except StoreUnavailable as error:
+            if loop.time() - said >= REMIND_SECONDS:
+                said = loop.time()
+                _log.warning("waiting for the store, %d s so far: %s", said - began, error.message)
+            companion.waiting(RETRY_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(told.wait(), RETRY_SECONDS)
+        else:
+            if said > float("-inf"):
+                _log.info("the store is there, after %d s", loop.time() - began)
+            return True
+        finally:
+            for each in (opening, stopped):
+                each.cancel()
+            await asyncio.gather(opening, stopped, return_exceptions=True)
+    return False
 
 
 def _spare_collections() -> None:

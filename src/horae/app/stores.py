@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from horae.app.loading import finder
+from horae.config import load_configuration
 from horae.errors import InvalidStoreUrl, SchemaTooOld, StoreMissing, shown
 from horae.store.catalog import Catalog
 from horae.store.driver import Driver
@@ -27,14 +28,21 @@ class Migrated:
     dialect: str
 
 
-def make_driver(url: str, *, clock: Callable[[], datetime] | None = None) -> Driver:
-    """The driver for a store's URL. Raises InvalidStoreUrl; nothing is opened yet."""
+def _file_mode() -> int:
+    return load_configuration().server.file_mode
+
+
+def make_driver(
+    url: str, *, clock: Callable[[], datetime] | None = None, file_mode: Callable[[], int] = _file_mode
+) -> Driver:
+    """The driver for a store's URL. Raises InvalidStoreUrl; nothing is opened yet. A file that is created then has
+    `file_mode`, which is by default what the configuration of this process says."""
     scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
     if separator and scheme == "sqlite":
         if not rest:
             return SqliteDriver(":memory:", clock=clock)
         if rest.startswith("/") and len(rest) > 1:
-            return SqliteDriver(rest[1:], clock=clock)
+            return SqliteDriver(rest[1:], clock=clock, file_mode=file_mode)
         raise InvalidStoreUrl(
             f"Invalid store {shown(url)}: a path follows three slashes", hint=f"Write sqlite:///{rest.lstrip('/')}."
         )
@@ -53,9 +61,15 @@ def make_driver(url: str, *, clock: Callable[[], datetime] | None = None) -> Dri
     raise InvalidStoreUrl(f"Invalid store {shown(url)}: unknown kind", hint=f"Known forms: {_FORMS}.")
 
 
-def make_store(url: str, *, clock: Callable[[], datetime] | None = None, modules: Sequence[str] = ()) -> Catalog:
+def make_store(
+    url: str,
+    *,
+    clock: Callable[[], datetime] | None = None,
+    modules: Sequence[str] = (),
+    file_mode: Callable[[], int] = _file_mode,
+) -> Catalog:
     """The catalog behind a URL, not opened yet. `modules` may be imported for schedules of users' own."""
-    return Catalog(make_driver(url, clock=clock), finder(modules))
+    return Catalog(make_driver(url, clock=clock, file_mode=file_mode), finder(modules))
 
 
 async def ready(store: Catalog) -> None:

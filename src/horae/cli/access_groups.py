@@ -1,4 +1,4 @@
-"""The arguments of the commands about who may do what: user, role, grant, revoke, token, secret, audit."""
+"""The arguments of the commands about who may do what: user, role, grant, revoke, token, secret, access, audit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GRANT_EXAMPLES = """examples:
   horae grant operators --to ann            the role, with all it may
 """
 _MAKING_TOKENS = """examples:
-  horae token create --user ann --label laptop > token    it is printed this once, and kept nowhere
+  horae token create --user ann --label laptop --out token    it is printed this once, and kept nowhere
   HORAE_SERVER=http://127.0.0.1:8421 horae job list --token-file token
 """
 _MOST = 1_000_000
@@ -38,12 +38,21 @@ def add_user(actions: Commands[Parser]) -> None:
     added = action(actions, "alter", "Change a user.")
     added.add_argument("name", type=user_name, help="its name")
     _password(added)
+    added.add_argument(
+        "--revoke-tokens", action="store_true", help="with --password: their tokens open nothing from then on"
+    )
     either = added.add_mutually_exclusive_group()
     either.add_argument("--admin", action="store_true", default=None, help="make them an administrator")
     either.add_argument("--no-admin", dest="admin", action="store_false", help="they are no administrator any more")
     either = added.add_mutually_exclusive_group()
     either.add_argument("--enable", action="store_true", default=None, help="let them in again")
     either.add_argument("--disable", dest="enable", action="store_false", help="let them in no more; their jobs stop")
+    added.add_argument(
+        "--limit",
+        action="append",
+        metavar="KIND=VALUE",
+        help="max_jobs, max_running, max_starts or max_storage: a number, none, or default for the system's",
+    )
     added = action(actions, "drop", "Drop users, all of them or none.")
     added.add_argument("name", nargs="+", type=user_name, help="their names")
 
@@ -79,6 +88,7 @@ def add_token(actions: Commands[Parser]) -> None:
     _whose(added, "whose token it is, who may do what they may (default: your own)")
     added.add_argument("--label", metavar="TEXT", default="", help="what it is for, for whoever looks at the list")
     added.add_argument("--lasts", metavar="TIME", default="90d", help="how long: 90d, 12h, …, or forever (default 90d)")
+    _out(added)
     added = action(actions, "list", "List tokens: whose they are, and until when; never what they are.", user=False)
     _whose(added, "only this user's tokens")
     added = action(actions, "revoke", "Let nobody in with a token any more.", user=False)
@@ -86,7 +96,10 @@ def add_token(actions: Commands[Parser]) -> None:
 
 
 def add_secret(actions: Commands[Parser]) -> None:
-    action(actions, "key", "Make a new master key and print it, for a file that only its owner can read.", store=False)
+    added = action(
+        actions, "key", "Make a new master key and print it, for a file that only its owner can read.", store=False
+    )
+    _out(added)
     action(actions, "list", "List secrets by name; values are never shown.")
     for name, summary in (
         ("set", "Set a secret; its value is asked for, or read from standard input."),
@@ -98,15 +111,35 @@ def add_secret(actions: Commands[Parser]) -> None:
     action(actions, "rotate", "Encrypt every secret under the current master key.")
 
 
+def add_access(actions: Commands[Parser]) -> None:
+    # On the store alone: whoever can open it could read and change everything anyway.
+    for name, summary in (
+        ("show", "Say whether the catalog is open to whoever is on the server's machine, or closed."),
+        ("open", "Open a closed catalog in which nobody has a password or a live token any more."),
+    ):
+        added = action(actions, name, summary, store=False)
+        add_store(added, user=False, server=False)
+        added.set_defaults(token_file=None)
+        if name == "open":
+            added.add_argument("--yes", action="store_true", help="do not ask whether it is really to be done")
+
+
 def add_audit(actions: Commands[Parser]) -> None:
     added = action(actions, "verify", "Go through the whole trail; exit code 1 and each place where it was changed.")
     added.add_argument("--head", metavar="DIGEST", help="a digest that an earlier verification told; it must still be")
+    added.add_argument(
+        "--head-file", metavar="FILE", help="the heads that a node wrote to its audit_head_file; all must still be"
+    )
     added = action(actions, "list", "List what happened, the newest first.")
     added.add_argument("--event", metavar="EVENT", help="only this: JOB_CREATED, ACCESS_DENIED, …")
     added.add_argument("--actor", metavar="NAME", type=user_name, help="only what this user did")
     added.add_argument("--job", metavar="NAME", type=job_name, help="only what was done to this job")
     added.add_argument("--before", type=counted(1, 10**12 - 1), metavar="NUMBER", help="only rows before this one")
     added.add_argument("--limit", type=counted(1, _MOST), default=50, metavar="N", help="how many rows (default 50)")
+
+
+def _out(added: Parser) -> None:
+    added.add_argument("--out", metavar="FILE", help="write it to a new file that its owner alone may read")
 
 
 def _whose(added: Parser, meaning: str) -> None:

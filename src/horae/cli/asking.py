@@ -21,6 +21,25 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
         raise Conflict("Nothing was done", hint="Answer y to have it done.")
 
 
+def hidden_change(what: str) -> tuple[str, str]:
+    """Asks for a password as it is, once, and for the new one, twice; elsewhere than on a terminal they are the first
+    two lines of standard input. Raises InvalidInput where one was not given."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        try:
+            old = getpass(f"Old {what}: ")
+        except EOFError:
+            old = ""
+        new = hidden(f"New {what}") if old else ""
+    else:
+        old, new = (*files.read_text("-").splitlines(), "", "")[:2]
+    if not old or not new:
+        raise InvalidInput(
+            f"{what}: the old and the new one are needed",
+            hint="Type them when asked, or give them on standard input, the old one first, each on its line.",
+        )
+    return old, new
+
+
 def hidden(what: str, *, lines: bool = False) -> str:
     """Asks for `what` twice on a terminal; else it is the first line of standard input, or, with `lines`, all of it
     without the line end at its end. Raises InvalidInput where nothing was given."""

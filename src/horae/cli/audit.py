@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from horae.desk.sights import AuditRow, Verification
 
 _PAGE = 500
+MOST_SENT = 10_000
+"""Heads of a file that a server is asked about: the newest."""
 _COLUMNS = ("number", "at", "event", "actor", "outcome", "job", "run", "details")
 
 
@@ -39,19 +41,33 @@ def _verify(arguments: Namespace, screen: Screen, catalog: Catalog) -> int:
     else:
         screen.line(screen.style("the trail is as it was written", "green"))
     unsealed = f", not sealed yet {found.unsealed}" if found.unsealed else ""
-    screen.line(f"rows {found.rows}, seals {found.seals}{unsealed}")
+    screen.line(f"rows {found.rows}, seals {found.seals}{_keyed(found)}{unsealed}")
     screen.line(f"head {found.head}")
     if found.ok:
         screen.line(screen.style("Keep the head elsewhere, and give it to the next verification with --head.", "dim"))
     return 0 if found.ok else 1
 
 
+def _keyed(found: Verification) -> str:
+    """How far the seals are keyed: what is not could be written anew by whoever can write to the database."""
+    if not found.seals:
+        return ""
+    if not found.keyed:
+        return " (unkeyed: there is no master key)"
+    unkeyed = found.seals - found.keyed
+    said = "keyed" if not unkeyed else f"{found.keyed} keyed, {unkeyed} unkeyed"
+    return f" ({said}{'' if found.codes_checked else ', codes not checked: the master key is not here'})"
+
+
 def _verified(arguments: Namespace, screen: Screen, catalog: Catalog) -> Verification:
     """A long way for a long trail: where it is gone here, how far that is is told."""
+    from horae.control.people import read_heads
+
+    heads = [] if arguments.head_file is None else read_heads(arguments.head_file)
     if not catalog.is_local:
         screen.progress("the server goes through the trail …")
         try:
-            answer: Verification = catalog.call("verify_audit", head=arguments.head)
+            answer: Verification = catalog.call("verify_audit", head=arguments.head, heads=heads[-MOST_SENT:])
         finally:
             screen.progress("")
         return answer
@@ -67,7 +83,7 @@ def _verified(arguments: Namespace, screen: Screen, catalog: Catalog) -> Verific
         # Only for how far it is: who may verify the trail is judged by what follows.
         newest = await service.store.trail(limit=1)
         of = newest[0].number if newest else 0
-        return await service.people.verify_audit(head=arguments.head, progress=progress)
+        return await service.people.verify_audit(head=arguments.head, heads=heads, progress=progress)
 
     try:
         return verification(catalog.ask(work))

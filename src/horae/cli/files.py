@@ -9,7 +9,7 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from horae.errors import InvalidFile, InvalidInput, NotFound, shown
+from horae.errors import AlreadyExists, InvalidFile, InvalidInput, NotFound, shown
 
 LARGEST_FILE = 16 * 1024 * 1024
 DEFAULT_STORE = "sqlite:///horae.db"
@@ -21,6 +21,19 @@ _NO = frozenset({"", "0", "false", "no", "off", "f", "n"})
 def is_on(variable: str) -> bool:
     """Whether a variable of the environment says yes: anything but nothing, 0, false, no and off."""
     return os.environ.get(variable, "").strip().lower() not in _NO
+
+
+def write_private(name: str, text: str) -> None:
+    """Writes a new file that its owner alone may read. Raises AlreadyExists: a key or a token is never written over."""
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise AlreadyExists(f"{shown(name)} is there already", hint="Choose another name, or remove it.") from None
+    except OSError as error:
+        raise InvalidInput(f"{shown(name)} cannot be written: {error.strerror}", hint="Choose another name.") from error
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(f"{text}\n")
 
 
 def store_url(arguments: Namespace) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from horae.cli.access_groups import add_audit, add_grants, add_role, add_secret, add_token, add_user
+from horae.cli.access_groups import add_access, add_audit, add_grants, add_role, add_secret, add_token, add_user
 from horae.cli.parsing import (
     Commands,
     Parser,
@@ -52,6 +52,7 @@ def add_groups(commands: Commands[Parser], wanted: str | None) -> None:
         ("role", "Roles: what several users may do, and whom jobs may run as.", "people", add_role),
         ("token", "Tokens: what programs and this command line come in to a server with.", "token", add_token),
         ("secret", "Secrets: kept encrypted, handed to jobs, never shown again.", "secret", add_secret),
+        ("access", "Whether a server of this catalog asks everybody to sign in.", "access", add_access),
         ("audit", "The audit trail: who did what, and whether it was tampered with.", "audit", add_audit),
     ):
         added = command(commands, name, summary, module=module)

@@ -12,7 +12,7 @@ GROUPS = (
     ("define jobs as code", ("plan", "apply", "export", "simulate")),
     ("preview schedules, without a store", ("next", "explain", "lint")),
     ("look after the catalog", ("migrate", "backup", "restore", "audit")),
-    ("say who may do what", ("user", "role", "grant", "revoke", "token", "secret")),
+    ("say who may do what", ("user", "role", "grant", "revoke", "token", "secret", "access")),
     ("set up the shell", ("completion",)),
 )
 _WIDTH = 12

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from horae.cli.asking import hidden
+from horae.cli.asking import hidden, hidden_change
 from horae.cli.opening import Catalog, opened, plain
 from horae.cli.rows import counted, harmless, show_rows
 from horae.control.people import Privilege
@@ -27,10 +27,13 @@ def run(arguments: Namespace, screen: Screen) -> int:
         with opened(arguments) as catalog:
             _carry_out(screen, catalog, statement)
         return 0
-    password = None
+    password = old = None
     if getattr(arguments, "password", False):
         # Before the catalog is opened: whoever is slow to type keeps nobody waiting.
-        password = hidden(f"Password of {arguments.name}")
+        if arguments.action == "alter" and arguments.name == arguments.user:
+            old, password = hidden_change(f"password of {arguments.name}")
+        else:
+            password = hidden(f"Password of {arguments.name}")
     with opened(arguments) as catalog:
         if arguments.action == "list":
             _list(arguments, screen, catalog)
@@ -44,7 +47,7 @@ def run(arguments: Namespace, screen: Screen) -> int:
             made = catalog.call("create_user", name=arguments.name, password=password, is_admin=arguments.admin)
             _done(screen, made, has_password=password is not None)
         else:
-            _alter(arguments, screen, catalog, password)
+            _alter(arguments, screen, catalog, password, old)
     return 0
 
 
@@ -73,17 +76,25 @@ def _list(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
     screen.line(screen.style(f"({counted(len(roles), 'role')})", "dim"))
 
 
-def _alter(arguments: Namespace, screen: Screen, catalog: Catalog, password: str | None) -> None:
-    if password is None and arguments.admin is None and arguments.enable is None:
+def _alter(arguments: Namespace, screen: Screen, catalog: Catalog, password: str | None, old: str | None) -> None:
+    limits = {}
+    for text in arguments.limit or ():
+        kind, _, limits[kind] = text.partition("=")
+    if arguments.revoke_tokens and password is None:
+        raise InvalidInput("--revoke-tokens goes with --password", hint="`horae token revoke` revokes one.")
+    if password is None and arguments.admin is None and arguments.enable is None and not limits:
         raise InvalidInput(
-            "Nothing is to be changed", hint="Give --password, --admin, --no-admin, --enable or --disable."
+            "Nothing is to be changed", hint="Give --password, --admin, --no-admin, --enable, --disable or --limit."
         )
     altered = catalog.call(
         "alter_user",
         name=arguments.name,
         password=password,
+        old_password=old,
+        revoke_tokens=arguments.revoke_tokens,
         is_admin=arguments.admin,
         is_enabled=arguments.enable,
+        limits=limits or None,
     )
     _done(screen, altered)
 

@@ -80,7 +80,24 @@ def _plan(arguments: Namespace, screen: Screen) -> Plan:
         plan = planned(catalog, screen, arguments, wanted)
         screen.data(plain(plan))
         show_plan(screen, plan, {} if screen.as_json else places_of(arguments, plan))
+        if isinstance(catalog, LocalCatalog) and any(
+            task.kind == "EXTERNAL" for spec in wanted.specs for task in spec.tasks
+        ):
+            screen.note(f"horae: {_protections(arguments, catalog)}")
     return plan
+
+
+def _protections(arguments: Namespace, catalog: LocalCatalog) -> str:
+    """What keeps the node's own from the programs that the plan would have started, by the configuration here."""
+    from horae.app.guarding import told_protections
+    from horae.config import load_configuration
+
+    configuration = load_configuration(getattr(arguments, "config", None))
+
+    async def told(service: Service) -> str:
+        return told_protections(configuration, service.store)
+
+    return catalog.ask(told)
 
 
 def wanted_of(arguments: Namespace, screen: Screen) -> Wanted:

@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from horae.cli.asking import hidden
+from horae.cli.files import write_private
 from horae.cli.opening import Catalog, opened, plain
 from horae.cli.program import program
 from horae.cli.rows import counted, harmless, show_rows
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 def run(arguments: Namespace, screen: Screen) -> int:
     if arguments.action == "key":
         key = generate_key()
+        if arguments.out is not None:
+            write_private(arguments.out, key)
+            screen.data({"out": arguments.out})
+            screen.note(f"The key is in {harmless(arguments.out)}, which you alone may read: name it as key_file")
+            return 0
         screen.data({"key": key})
         screen.line(key)
         if sys.stdout.isatty():
-            screen.note(
-                f"Keep it where only Horae can read it: {program()} secret key > horae.key, then chmod 600 horae.key"
-            )
+            screen.note(f"Keep it where only Horae can read it: {program()} secret key --out horae.key")
         return 0
     value = None
     if arguments.action == "set":

@@ -13,6 +13,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from horae.app.calculator import ProcessCalculator
 from horae.app.checkup import surroundings
 from horae.app.reaching import Reach
 from horae.app.service import Companion
@@ -65,12 +66,16 @@ class Serving(Companion):
         self._told = told
         self._notifier = Notifier()
         self._reach = Reach(app)
+        self._calculator = ProcessCalculator()
         self._listening: Listening | None = None
         self._state = "starting"
         self._known: tuple[str, int] = "", app.slots
         self._tasks: list[asyncio.Task[None]] = []
 
     # ---- its life ----------------------------------------------------------------------------------------------------
+
+    def waiting(self, seconds: float) -> None:
+        self._notifier.waiting(seconds)
 
     async def prepare(self) -> None:
         """Opens the store and the address: what cannot be had is known before anything runs. Raises StoreError,
@@ -90,7 +95,13 @@ class Serving(Companion):
         handed = handed_sockets()
         hosts = [bound_host(each) for each in handed] or [str(address) if address.path is not None else address.host]
         for host in hosts:
-            check_binding(host, has_credentials=await store.has_credentials())
+            check_binding(host, is_closed=await store.is_closed())
+            if not is_loopback(host) and not self._is_secure:
+                _log.warning(
+                    "serves %s without TLS: passwords, tokens and sessions can be read by whoever sits between. Set "
+                    "tls_certificate and tls_key of [server], or secure = true behind a proxy that speaks https.",
+                    host,
+                )
         self._listening = await serve(
             self._site(is_loopback=all(map(is_loopback, hosts))),
             hosts[0],
@@ -106,7 +117,7 @@ class Serving(Companion):
         self._state = "running"
         store = await self.app.home.store()
         totals = await store.totals()
-        is_open = not await store.has_credentials()
+        is_open = not await store.is_closed()
         address = None if self._listening is None else self._listening.address
         began = Began(
             address,
@@ -157,6 +168,7 @@ class Serving(Companion):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._listening is not None:
             await self._listening.stop()
+        await self._calculator.close()
         self._reach.close()
 
     async def _signs_of_life(self, seconds: float) -> None:
@@ -166,6 +178,11 @@ class Serving(Companion):
             await asyncio.sleep(seconds)
 
     # ---- what the web is given ---------------------------------------------------------------------------------------
+
+    @property
+    def _is_secure(self) -> bool:
+        """Whether everybody reaches it by https, here or at a proxy."""
+        return self.settings.secure or self.settings.tls_certificate is not None
 
     def _site(self, *, is_loopback: bool) -> Any:
         from horae.control.visiting import Porter
@@ -181,7 +198,7 @@ class Serving(Companion):
             node=self._node,
             is_loopback=is_loopback,
             hosts=frozenset(each.lower() for each in settings.hosts),
-            is_secure=settings.secure or settings.tls_certificate is not None,
+            is_secure=self._is_secure,
             proxies=frozenset(settings.proxies),
             limits=Limits(
                 body=settings.body_limit,
@@ -189,6 +206,7 @@ class Serving(Companion):
                 burst=settings.burst,
                 viewers=settings.viewers,
                 logins=settings.logins,
+                connections_per_address=settings.connections_per_address,
                 undecided=settings.undecided,
             ),
         )
@@ -196,14 +214,14 @@ class Serving(Companion):
     def _desk(self, store: Kept, who: Any, sign_in: str) -> Desk:
         from horae.desk.desk import Desk
 
-        return Desk(self.app.service(store, who), self._about(sign_in))
+        return Desk(self.app.service(store, who, sign_in), self._about(sign_in))
 
     @cache  # noqa: B019 - one for each way to sign in, and it lives as long as the process
     def _about(self, sign_in: str) -> About:
         from horae.desk.desk import About, Known
 
         known = tuple(Known(*each) for each in system_settings())
-        return About(__version__, sign_in, known, partial(_examined, self.app))
+        return About(__version__, sign_in, known, partial(_examined, self.app), self._calculator)
 
     def _node(self) -> dict[str, Any]:
         engine = self.app.engine

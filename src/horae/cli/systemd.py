@@ -35,6 +35,10 @@ class Notifier:
     def ready(self, status: str) -> None:
         self.tell("READY=1", f"STATUS={status}", f"MAINPID={os.getpid()}")
 
+    def waiting(self, seconds: float) -> None:
+        """Before `ready`: the start is not to be given up before the next try has had its time."""
+        self.tell("STATUS=Waiting for the store", f"EXTEND_TIMEOUT_USEC={int((2 * seconds + 30) * _MICROSECONDS)}")
+
     def reloading(self) -> None:
         self.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 

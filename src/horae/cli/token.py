@@ -5,8 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from horae.cli.files import write_private
 from horae.cli.opening import Catalog, opened, plain
 from horae.cli.rows import counted, harmless, show_rows
+from horae.errors import HoraeError
 
 if TYPE_CHECKING:
     from horae.cli.screen import Screen
@@ -23,9 +25,19 @@ def run(arguments: Namespace, screen: Screen) -> int:
 def _create(arguments: Namespace, screen: Screen, catalog: Catalog) -> None:
     lasts = None if arguments.lasts.lower() == _FOREVER else arguments.lasts
     made = catalog.call("create_token", user=arguments.whose, label=arguments.label, lasts=lasts)
-    screen.data(plain(made))
-    # Alone on its line and its stream, so that it can be sent to a file as it is.
-    screen.line(made.secret)
+    if arguments.out is not None:
+        try:
+            write_private(arguments.out, made.secret)
+        except HoraeError:
+            # Nobody has seen it, and nobody ever will.
+            catalog.call("revoke_token", token_id=made.token.token_id)
+            raise
+        screen.data(plain(made.token) | {"out": arguments.out})
+        screen.note(f"The token is in {harmless(arguments.out)}, which you alone may read")
+    else:
+        screen.data(plain(made))
+        # Alone on its line and its stream, so that it can be sent to a file as it is.
+        screen.line(made.secret)
     until = (
         "until it is revoked" if made.token.expires_at is None else f"until {screen.clock.both(made.token.expires_at)}"
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,7 @@ FILE = "horae.toml"
 FILE_VARIABLE = "HORAE_CONFIG"
 KEY_VARIABLE = "HORAE_MASTER_KEY"
 """Has the master key where no source is named."""
-_LISTS = ("commands", "directories", "environment", "older_key_files", "modules")
+_LISTS = ("commands", "directories", "environment", "hidden", "older_key_files", "modules")
 _MOST_READ = 1 << 20
 _log = logging.getLogger("horae.config")
 
@@ -54,6 +56,8 @@ class KeySources:
     """A program that prints it."""
     older_key_files: tuple[str, ...] = ()
     """Keys that still open what is not yet under the new one."""
+    debuggable: bool = False
+    """Whether debuggers and core files may see the memory of a process that holds a key or starts programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ def parse_configuration(
 def _parsed(file: Path) -> Mapping[str, Any]:
     try:
         with file.open("rb") as opened:
+            _refuse_open(file, os.fstat(opened.fileno()).st_mode)
             data = opened.read(_MOST_READ + 1)
         if len(data) > _MOST_READ:
             raise InvalidConfiguration(f"{file}: larger than {_MOST_READ} bytes, which no configuration is")
@@ -101,6 +106,15 @@ def _parsed(file: Path) -> Mapping[str, Any]:
     except UnicodeDecodeError as error:
         raise InvalidConfiguration(f"{file}: is not UTF-8 text, at byte {error.start}") from None
     return _toml(text, str(file))
+
+
+def _refuse_open(file: Path, mode: int) -> None:
+    """Whoever may write the configuration says which programs run: that is for its owner and its group alone."""
+    if stat.S_ISREG(mode) and mode & stat.S_IWOTH:
+        raise InvalidConfiguration(
+            f"{file}: everybody on this machine may write the configuration (mode {stat.S_IMODE(mode):04o})",
+            hint=f"Run: chmod o-w {shlex.quote(str(file))}",
+        )
 
 
 def _toml(text: str, source: str) -> Mapping[str, Any]:
@@ -261,6 +275,7 @@ EXTERNAL: Mapping[str, tuple[str, Read]] = {
     "group": ("group", kinds.word),
     "shell": ("allow_shell", kinds.flag),
     "sandbox": ("sandbox", kinds.word),
+    "hidden": ("hidden", kinds.paths),
 }
 _FORMER: Mapping[str, tuple[str, Read]] = {"namespaces": ("namespaces", kinds.word)}
 """Keys of [external] that older configurations have."""
@@ -280,6 +295,7 @@ def _secrets_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
         "key_environment": ("key_environment", kinds.word),
         "key_command": ("key_command", kinds.command),
         "older_key_files": ("older_key_files", files),
+        "debuggable": ("debuggable", kinds.flag),
     }
 
 

@@ -22,6 +22,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 SERVER_LISTS = frozenset({"targets", "hosts", "proxies"})
 """Lists whose words have colons of their own: in a variable, spaces or commas stand between them."""
 _LARGEST_PORT = 65_535
+_FILE_MODES = {"0600": 0o600, "0640": 0o640, "0660": 0o660}
 _FOREIGN = re.compile(r"HORAE_SERVER_(SERVICE_.*|PORT(_.*)?)")
 
 
@@ -114,6 +115,8 @@ class ServerSettings:
     """Live pages at once, 20 of them of one user."""
     logins: int = 10
     """Tries to sign in, a minute, for each address."""
+    connections_per_address: int = 100
+    """Connections that one address may have open; this machine's own five times as many, a proxy's all."""
     undecided: float = 30.0
     """How long a due slot may stay undecided before `/healthz` is red."""
     grace_period: float | None = None
@@ -122,6 +125,8 @@ class ServerSettings:
     """`text`, or `json` for one object a line."""
     log_level: str = "info"
     """From where on: `debug`, `info`, `warning` or `error`."""
+    file_mode: int = 0o600
+    """The mode of a SQLite catalog that is created: `"0660"` lets its group share it."""
 
 
 def is_foreign(variable: str) -> bool:
@@ -143,6 +148,7 @@ def server_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
         "http_only": ("http_only", kinds.flag),
         "share_port": ("share_port", kinds.flag),
         "store": ("store", kinds.url),
+        "file_mode": ("file_mode", _file_mode),
         "node": ("node", _node),
         "slots": ("slots", kinds.count),
         "targets": ("targets", targets),
@@ -157,6 +163,7 @@ def server_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
         "burst": ("burst", kinds.count),
         "viewers": ("viewers", kinds.count),
         "logins": ("logins", kinds.count),
+        "connections_per_address": ("connections_per_address", kinds.count),
         "undecided": ("undecided", _length),
         "grace_period": ("grace_period", kinds.seconds),
         "log_format": ("log_format", kinds.one_of(*LOG_FORMATS)),
@@ -167,6 +174,12 @@ def server_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
 def _target(text: str, folder: Path) -> str:
     """A file or a folder from where the configuration lies; a module as it is."""
     return str(folder / text) if text.endswith((".toml", ".kron", ".sql")) or (folder / text).is_dir() else text
+
+
+def _file_mode(value: Any, place: Place) -> int:
+    if value not in _FILE_MODES:
+        raise place.wrong(f"must be one of {', '.join(_FILE_MODES)}, as text, not {shown(value)}")
+    return _FILE_MODES[value]
 
 
 def _node(value: Any, place: Place) -> str:

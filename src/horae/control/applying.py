@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from horae.control.comparing import Comparison
@@ -32,10 +32,12 @@ async def apply_changes(
     named: str | None = None,
     reason: str | None = None,
     expected: Mapping[str, int] | None = None,
+    keep: Callable[[Service, Applied], Awaitable[None]] | None = None,
 ) -> Applied:
     """Does what `plan` says, which was made of the same `wanted` and `asked`; `named` is the plan that was meant, if
     that is said. Raises PlanMoved where the catalog is not what it was, Conflict where something stands in the way, and
-    VersionConflict where a job is not at the version that is `expected` of it."""
+    VersionConflict where a job is not at the version that is `expected` of it. `keep` is given the answer in the
+    transaction that does it, and undoes it by raising."""
     checked_text(reason, "reason")
     if expected:
         await _check_versions(service, expected)
@@ -50,9 +52,19 @@ async def apply_changes(
             details={"plan": plan.id, "subject": first.subject},
         )
     if not plan.has_changes:
-        return Applied(plan.id, (), plan.unchanged, ())
+        nothing = Applied(plan.id, (), plan.unchanged, ())
+        if keep is not None:
+            await keep(service, nothing)
+        return nothing
+
+    async def apply(together: Service) -> Applied:
+        applied = await _apply(together, wanted, asked, plan, reason, expected or {})
+        if keep is not None:
+            await keep(together, applied)
+        return applied
+
     try:
-        return await service.as_one(lambda together: _apply(together, wanted, asked, plan, reason, expected or {}))
+        return await service.as_one(apply)
     except VersionConflict as error:
         if error.details.get("name") in (expected or {}):
             raise

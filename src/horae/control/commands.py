@@ -87,7 +87,7 @@ class Commands(Asking):
             for spec in specs:
                 # Whoever means a new job is told that there is one already, and not that it is another's.
                 is_new = expected is not None and expected.get(spec.name) == 0
-                await self._gate.define(spec, None if is_new else present.get(spec.name))
+                await self._gate.define(spec, None if is_new else present.get(spec.name), defaults=defaults or {})
         return await self._asked(
             lambda: self._store.define(
                 specs,
@@ -179,7 +179,9 @@ class Commands(Asking):
     async def reschedule(self, name: str, at: datetime) -> datetime:
         """Moves the next slot to `at`, and nothing else; returns the slot's own time, which stays its identity."""
         moment = aware(at, "at")
-        await self._may(Privilege.ALTER_JOB, name, "move its next run")
+        for privilege in (Privilege.ALTER_JOB, Privilege.EXECUTE_JOB):
+            # Whoever says when it runs has it run.
+            await self._may(privilege, name, "move its next run")
         return await self._asked(lambda: self._store.reschedule(name, moment, by=self._by))
 
     async def drop(self, name: str, keep_history: bool = False) -> None:  # noqa: FBT001, FBT002 - the public signature

@@ -17,6 +17,7 @@ from horae.core.chance import HINT as EXACT_HINT
 from horae.core.chance import narrow_odds
 from horae.core.lifecycle import JobState, RunState
 from horae.core.needs import EXTERNAL, may_import, told
+from horae.core.set_back import HINT, SetBack
 from horae.core.wait import WaitingFor
 from horae.errors import HoraeError
 from horae.store.board import HalfDeleted, Refusal
@@ -27,6 +28,7 @@ UNDECIDED = timedelta(seconds=30)
 SILENT = timedelta(minutes=1)
 REFUSED = timedelta(days=7)
 MOST_REFUSED = 5
+MOST_EARLY = 5
 LOOKED_AT = 10_000
 
 
@@ -99,6 +101,7 @@ async def examine(store: Kept, around: Surroundings | None = None, more: Sequenc
             _of_handlers(jobs, alive, [*waiting, *queued]),
         ),
         "slots": await _of_slots(store),
+        "cursors": _of_cursors(await store.set_back()),
         "waiting": (f"{len(due)} runs due, {len(late)} for long", _of_overdue(due, alive, late)),
         "running": (f"{len(running)} runs", [*stuck, *_of_threads(await store.threads())]),
         "requests": _of_refusals(await store.refusals(now - REFUSED, MOST_REFUSED)),
@@ -166,6 +169,12 @@ async def _of_slots(store: Kept) -> tuple[str, list[Finding]]:
     )
     hint = "Nodes that are alive plan what is due: look at their logs, and whether the database is slow."
     return f"{overdue.undecided} overdue", [Finding("error", overdue.undecided_job or "slots", message, hint)]
+
+
+def _of_cursors(found: SetBack) -> tuple[str, list[Finding]]:
+    """Jobs that were planned by a clock which was ahead."""
+    findings = [Finding("warning", job.name, f"I{str(job)[1:]}", HINT) for job in found.jobs[:MOST_EARLY]]
+    return f"{found.ahead} ahead of the clock" if found.ahead else "none is ahead of the clock", findings
 
 
 def _of_hooks(hooks: Sequence[HookRecord], alive: Sequence[NodeRecord]) -> tuple[str, list[Finding]]:

@@ -56,6 +56,8 @@ def explain_job(
         if stage.until > max(job.planned_until, now)
     ]
     lines.append(("cursor", f"slots up to {rfc3339(job.planned_until)} have been decided"))
+    if facts.early is not None:
+        lines.append(("clock", str(facts.early)))
     if slot is None:
         return [*lines, ("next", "no slot is left")]
     if not schedule.matches(slot):

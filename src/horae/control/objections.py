@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
+from horae.control.calculator import Calculate, in_thread
 from horae.control.comparing import Compared, Comparison
 from horae.control.doctor import Finding, Having
 from horae.core.access import LOCAL_NAME, Privilege
@@ -20,6 +23,8 @@ from horae.store.port import JobRecord
 from horae.store.vault import Vault
 
 MOST_NAMED = 5
+_BREATH = 50
+"""Definitions after which others have their turn in the loop."""
 MOST_REFUSALS = 50
 """Refusals that are told one by one: whoever lacks one right lacks it for all of them."""
 
@@ -33,22 +38,42 @@ async def objections(
     known: Mapping[str, Iterable[str]],
     have: Having,
     now: datetime,
+    calculate: Calculate = in_thread,
 ) -> tuple[Finding, ...]:
     """`known` are names that are there besides what may be seen: of pools, and of jobs that are depended on. What a job
     refers to is told of to those who could define the job; names that they did not give themselves, to administrators
     only."""
-    refused = await _refusals(gate, comparison)
+    refused = await _refusals(gate, comparison, wanted.defaults)
     allowed = [each for each in comparison.changing if each.name not in refused]
     found = [_taken(name, gate.who.name) for name in comparison.hidden]
-    found += _of_definitions(comparison.changing)
-    found += _of_times(comparison.changing, now)
-    found += _of_pools(allowed, {*known["pools"], *wanted.pools}, gate)
     found += await _of_people(vault, allowed, gate)
-    found += _of_dependencies(comparison, present, known["jobs"], {each.name for each in allowed})
     found += _of_rights(gate, comparison, refused)
-    found += _of_needs(allowed, have, now)
     found += await _of_secrets(vault, allowed)
+    pools = {*known["pools"], *wanted.pools}
+    names = {each.name for each in allowed}
+    found += await calculate(_of_themselves, comparison, names, present, pools, known["jobs"], have, now, gate.is_open)
     return tuple(sorted(found, key=lambda each: (each.level, each.subject, each.message)))
+
+
+def _of_themselves(
+    comparison: Comparison,
+    allowed: set[str],
+    present: Mapping[str, JobRecord],
+    pools: set[str],
+    jobs: Iterable[str],
+    have: Having,
+    now: datetime,
+    is_open: bool,  # noqa: FBT001 - a calculation has no keywords of its own
+) -> list[Finding]:
+    """What can be found without the catalog and without rights. Pure, and much where there are many definitions."""
+    changing = [each for each in comparison.changing if each.name in allowed]
+    return [
+        *_of_definitions(comparison.changing),
+        *_of_times(comparison.changing, now),
+        *_of_pools(changing, pools, tells_names=is_open),
+        *_of_dependencies(comparison, present, jobs, allowed),
+        *_of_needs(changing, have, now),
+    ]
 
 
 def _taken(name: str, who: str) -> Finding:
@@ -86,7 +111,7 @@ def _of_times(changing: Iterable[Compared], now: datetime) -> list[Finding]:
     return found
 
 
-def _of_pools(changing: Iterable[Compared], pools: set[str], gate: Gate) -> list[Finding]:
+def _of_pools(changing: Iterable[Compared], pools: set[str], *, tells_names: bool) -> list[Finding]:
     missing: dict[str, list[str]] = {}
     for each in changing:
         pool = each.settings.pool
@@ -97,7 +122,7 @@ def _of_pools(changing: Iterable[Compared], pools: set[str], gate: Gate) -> list
             "error",
             pool,
             f"There is no pool {shown(pool)}, which {_named(jobs)} {'wants' if len(jobs) == 1 else 'want'}",
-            _nearly(pool, pools if gate.is_open else (), f"Define it with its limit: {pool} = 4 under [pools]."),
+            _nearly(pool, pools if tells_names else (), f"Define it with its limit: {pool} = 4 under [pools]."),
         )
         for pool, jobs in missing.items()
     ]
@@ -156,12 +181,19 @@ def _of_dependencies(
     return found
 
 
-async def _refusals(gate: Gate, comparison: Comparison) -> dict[str, HoraeError]:
+async def _refusals(gate: Gate, comparison: Comparison, defaults: Mapping[str, Any]) -> dict[str, HoraeError]:
     """What the gate would say to each job that is to be defined, by name."""
     if gate.is_open:
         return {}
-    asked = {each.name: await gate.objection(each.spec, each.present) for each in comparison.changing}
-    return {name: error for name, error in asked.items() if error is not None}
+    found: dict[str, HoraeError] = {}
+    for number, each in enumerate(comparison.changing):
+        if not number % _BREATH:
+            # A store that answers at once would have nobody else answered until the last of thousands.
+            await asyncio.sleep(0)
+        error = await gate.objection(each.spec, each.present, defaults=defaults)
+        if error is not None:
+            found[each.name] = error
+    return found
 
 
 def _of_rights(gate: Gate, comparison: Comparison, refused: Mapping[str, HoraeError]) -> list[Finding]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
-from horae.core.access import Grant, ObjectKind, Privilege
+from horae.core.access import Grant, ObjectKind, Privilege, Proof, proof_for_password, quoted
 from horae.core.ids import checked_name
-from horae.errors import InvalidInput, shown
+from horae.core.shares import parse_limits
+from horae.errors import InvalidInput, RateLimited, SecretError, StoreReadOnly, shown
 from horae.security import passwords
 from horae.security.access import Gate
+from horae.security.audit_key import audit_key, seal_all
+from horae.security.head_file import read_heads
 from horae.security.keys import Keyring, generate_key, rotate
 from horae.security.trail import Verification, verify
 from horae.store.vault import RoleRecord, UserRecord, Vault
 
+SEALED_AT_ONCE = 5000
 MOST_SECRET = 64 * 1024
 """Bytes a secret may have."""
 
@@ -27,13 +34,20 @@ class People:
         gate: Gate,
         keyring: Callable[[], Keyring],
         known: Callable[[str, Any, Mapping[str, Any]], Any],
+        sign_in: str = "local",
+        *,
+        alone: bool = True,
     ) -> None:
-        """`keyring` gives the master keys, and is asked only when one is needed. `known` checks a setting's value and
+        """`sign_in` is how whoever asks came in: local, open, session or token. `alone`: as `Service` has it.
+
+        `keyring` gives the master keys, and is asked only when one is needed. `known` checks a setting's value and
         gives it back in its own type; it raises where there is no such setting."""
         self._vault = vault
         self._gate = gate
         self._keyring = keyring
         self._known = known
+        self._sign_in = sign_in
+        self._alone = alone
 
     @property
     def _by(self) -> str:
@@ -42,11 +56,11 @@ class People:
     # ---- users and roles ---------------------------------------------------------------------------------------------
 
     async def users(self) -> tuple[UserRecord, ...]:
-        await self._gate.require_admin("list users")
+        await self._gate.require_sight("users", "list users")
         return await self._vault.users()
 
     async def roles(self) -> tuple[RoleRecord, ...]:
-        await self._gate.require_admin("list roles")
+        await self._gate.require_sight("roles", "list roles")
         return await self._vault.roles()
 
     async def create_user(self, name: str, password: str | None = None, *, is_admin: bool = False) -> None:
@@ -61,15 +75,91 @@ class People:
         name: str,
         *,
         password: str | None = None,
+        old_password: str | None = None,
+        revoke_tokens: bool = False,
         is_admin: bool | None = None,
         is_enabled: bool | None = None,
+        limits: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Whoever is not an administrator may change their own password, and nothing else."""
-        own = name == self._by and is_admin is None and is_enabled is None
+        """Whoever is not an administrator may change their own password, and nothing else. One's own takes the old one,
+        and none is set by way of a token. Another password ends the user's sessions and, with `revoke_tokens`, their
+        tokens. `limits` are as `core.shares.parse_limits` takes them."""
+        if password is None and (old_password is not None or revoke_tokens):
+            raise InvalidInput(
+                "An old password, and tokens to revoke, are for a change of the password", hint="Give a new one too."
+            )
+        own = name == self._by and is_admin is None and is_enabled is None and not limits
         if not own:
             await self._gate.require_admin(f"change the user {shown(name)}")
+        was = None if password is None else await self._prove(name, old_password)
         hashed = None if password is None else await passwords.hashed_apart(password)
-        await self._vault.alter_user(name, password_hash=hashed, is_admin=is_admin, is_enabled=is_enabled, by=self._by)
+        changes = parse_limits(limits)
+        if changes:
+            await self._vault.set_limits(name, changes, by=self._by)
+        if not changes or (password, is_admin, is_enabled) != (None, None, None):
+            await self._vault.alter_user(
+                name,
+                password_hash=hashed,
+                password_was=was,
+                revoke_tokens=revoke_tokens,
+                is_admin=is_admin,
+                is_enabled=is_enabled,
+                by=self._by,
+            )
+
+    async def _prove(self, name: str, old: str | None) -> str | None:
+        """The hash that the old password matched, where one was needed: it must still be the one when the new one is
+        written. Refuses whoever cannot prove what it takes."""
+        proof, action = proof_for_password(self._gate.who, name, self._sign_in), f"set the password of {shown(name)}"
+        if proof is Proof.ANOTHER_SIGN_IN:
+            await self._gate.refuse(
+                f"{shown(self._by)} may not {action} by way of a token",
+                hint="Sign in at /login and do it there, or have an administrator do it.",
+                action=action,
+                name=name,
+            )
+        if proof is Proof.NOTHING:
+            return None
+        kept = await self._vault.password_hash(name)
+        if kept is None:
+            await self._gate.refuse(
+                f"{shown(name)} has no password yet, and may not set the first one",
+                hint="An administrator sets it.",
+                action=action,
+                name=name,
+            )
+        if old is None:
+            await self._gate.refuse(
+                f"{shown(name)} may not {action} without the old one",
+                hint=f"Give old_password, or say: ALTER USER {quoted(name)} PASSWORD '…' OLD PASSWORD '…'.",
+                action=action,
+                name=name,
+            )
+        if not self._alone:
+            # What undoes the whole would undo that it was tried.
+            raise InvalidInput(
+                "An old password is taken from a statement by itself",
+                hint="Change the password first, and then do the rest; or do one statement after the other (--each).",
+            )
+        # Before it is compared: of many that come at once, each has to have its try.
+        wait = math.ceil(await self._vault.take_password_try(name))
+        if wait:
+            await self._gate.refuse(
+                f"{shown(name)} may not {action} now: too many old ones were tried",
+                hint=f"Try again in {wait} s, or have an administrator set another.",
+                action=action,
+                name=name,
+                kind=RateLimited,
+                details={"retry_after": wait},
+            )
+        if not await passwords.matches_apart(old, kept):
+            await self._gate.refuse(
+                f"{shown(name)} may not {action}: the old one is wrong",
+                hint="Try again, or have an administrator set another.",
+                action=action,
+                name=name,
+            )
+        return kept
 
     async def drop_user(self, name: str, *, if_exists: bool = False) -> bool:
         """Whether there was one. With `if_exists` it is looked up first: a verb that fails would spoil those that share
@@ -118,7 +208,7 @@ class People:
 
     async def settings(self) -> Mapping[str, Any]:
         """What ALTER SYSTEM has set, by name."""
-        await self._gate.require_admin("read the settings")
+        await self._gate.require_sight("settings", "read the settings")
         return await self._vault.settings()
 
     async def set_setting(self, name: str, value: Any) -> None:
@@ -155,7 +245,7 @@ class People:
 
     async def secrets(self) -> list[dict[str, Any]]:
         """Names, never values."""
-        await self._gate.require_admin("list secrets")
+        await self._gate.require_sight("secrets", "list secrets")
         return [
             {"name": each.name, "job": each.job, "key_id": each.key_id, "updated_at": each.updated_at}
             for each in await self._vault.secrets()
@@ -169,13 +259,26 @@ class People:
     # ---- the trail ---------------------------------------------------------------------------------------------------
 
     async def verify_audit(
-        self, *, head: str | None = None, progress: Callable[[int], None] | None = None
+        self,
+        *,
+        head: str | None = None,
+        heads: Sequence[str] = (),
+        progress: Callable[[int], None] | None = None,
     ) -> Verification:
-        """Seals what is not yet sealed, then goes through everything."""
+        """Seals what is not yet sealed, then goes through everything. Codes of seals are checked where the master key
+        is here. On a store that takes no writes, what is not sealed stays so, and is counted."""
         await self._gate.require_admin("verify the audit trail")
-        while await self._vault.seal():
-            pass
-        return await verify(self._vault, head=head, progress=progress)
+        try:
+            keyring = self._keyring()
+        except SecretError:
+            keyring = Keyring()
+        with suppress(StoreReadOnly):
+            await seal_all(self._vault, keyring, SEALED_AT_ONCE)
+        try:
+            key = await audit_key(self._vault, keyring, make=False)
+        except SecretError:
+            key = None
+        return await verify(self._vault, head=head, heads=heads, progress=progress, key=key)
 
 
 def _check_grants(grants: Sequence[Grant]) -> None:
@@ -188,4 +291,4 @@ def _check_grants(grants: Sequence[Grant]) -> None:
             raise InvalidInput(f"{each.privilege} is not on anything", hint="Leave ON … out.")
 
 
-__all__ = ["People", "Privilege", "Verification", "generate_key"]
+__all__ = ["People", "Privilege", "Verification", "generate_key", "read_heads"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from horae.control.calculator import Calculate, in_thread
 from horae.control.comparing import ASSUMED, Comparison, compare, durations, prospects, update_of
 from horae.control.doctor import Finding, Having
 from horae.control.former_timeouts import former_timeouts
@@ -15,6 +15,8 @@ from horae.control.objections import objections
 from horae.control.planned import CHANGED, CREATED, REMOVED, JobChange, Loads, Plan
 from horae.control.queries import PAGE
 from horae.control.remarks import debts, foreseen, notes, notes_of_slots
+from horae.control.views import JobsAsked
+from horae.core.access import Privilege
 from horae.core.duration import parse_duration
 from horae.core.forecast import Outlook, look_ahead
 from horae.core.instant import seconds_of
@@ -100,20 +102,34 @@ async def _present(service: Service, names: list[str]) -> set[str]:
     return found
 
 
-async def plan_changes(service: Service, wanted: Wanted, asked: Asked, told: Told | None = None) -> Plan:
-    """What applying `wanted` would do, and what that does to the future. Nothing is written."""
+async def require_planner(service: Service, action: str) -> None:
+    """Lets pass users who may create jobs or look at all of them, for whom nothing is read, and those who may look at
+    one."""
+    if service.gate.holds(Privilege.CREATE_JOB) or service.gate.holds(Privilege.VIEW_JOB_HISTORY):
+        return
+    if service.who.is_enabled and (await service.views.list_jobs(JobsAsked(limit=1))).total:
+        return
+    await service.gate.require(Privilege.CREATE_JOB, action=action)
+
+
+async def plan_changes(
+    service: Service, wanted: Wanted, asked: Asked, told: Told | None = None, calculate: Calculate = in_thread
+) -> Plan:
+    """What applying `wanted` would do, and what that does to the future. Nothing is written. `told` is for those who
+    calculate in this process."""
     read = await read_catalog(service, wanted, told)
-    compared = await asyncio.to_thread(compared_with, wanted, read, asked)
+    compared = await calculate(compared_with, wanted, read, asked)
     lengths = {} if asked.seconds is not None else await _lengths(service)
     nodes = await service.store.nodes()
     running = await service.views.list_runs(RunsAsked(states=frozenset({RunState.RUNNING}), limit=MOST_RUNNING))
     needed = {other for each in compared.changing for other in each.spec.depends_on}
     known = {"pools": read.pools, "jobs": await _present(service, sorted(needed - read.jobs.keys()))}
     have = Having([node for node in nodes if node.is_live])
-    found = await objections(service.store, service.gate, wanted, compared, read.jobs, known, have, read.now)
+    gate = service.gate
+    found = await objections(service.store, gate, wanted, compared, read.jobs, known, have, read.now, calculate)
     waiting = await _waiting(service, read)
     former = await former_timeouts(service.store, read.jobs)
-    seen = await asyncio.to_thread(_looked_ahead, compared, read, waiting, lengths, asked, told)
+    seen = await calculate(looked_ahead, compared, read, waiting, lengths, asked, told)
     outlook = seen.outlook
     otherwise = ASSUMED if asked.seconds is None else asked.seconds
     names = {**read.jobs, **compared.expected}.keys() - {job.name for job in compared.removed}
@@ -200,7 +216,7 @@ class _Seen:
     notes: tuple[str, ...]
 
 
-def _looked_ahead(
+def looked_ahead(
     compared: Comparison,
     read: Read,
     waiting: Mapping[str, Sequence[RunRecord]],

@@ -18,6 +18,7 @@ from horae.control.views import Views
 from horae.core.access import LOCAL, LOCAL_NAME, Principal, Privilege
 from horae.core.ids import checked_name
 from horae.core.job import JobSpec, TaskSpec
+from horae.core.sight import reads_all
 from horae.core.update import Update
 from horae.errors import AccessDenied, LoginFailed, StoreConflict, shown
 from horae.security.access import Gate
@@ -51,17 +52,20 @@ class Service:
         keyring: Callable[[], Keyring] | None = None,
         known: Callable[[str, Any, Mapping[str, Any]], Any] = nothing_known,
         alone: bool = True,
+        sign_in: str = "local",
     ) -> None:
-        """`alone`: whether each verb is a transaction of its own; else `store` is one of `together`."""
+        """`alone`: whether each verb is a transaction of its own; else `store` is one of `together`. `sign_in` is how
+        they came in: local, open, session or token."""
         self.store = store
         self.who = who
         self._keyring = keyring or Keyring
         self._known = known
         gate = self.gate = Gate(store, who)
         self._alone = alone
+        self._sign_in = sign_in
         self.commands = Commands(store, by=who.name, gate=gate, alone=alone)
         self.queries = Queries(store, gate=gate, alone=alone)
-        self.people = People(store, gate, self._keyring, known)
+        self.people = People(store, gate, self._keyring, known, sign_in, alone=alone)
         self.views = Views(store, gate, self.queries)
         self.tokens = Tokens(store, store, gate)
 
@@ -69,14 +73,20 @@ class Service:
         return await self.store.now()
 
     async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0) -> Rows:
-        """A SELECT over `sys.*`. It shows every job and run, so it takes the right to see them all. One user's are
-        carried out one after the other."""
+        """A SELECT over `sys.*`. It shows every job and run, so it takes the right to see them all; what is
+        administrators' alone it shows to them. One user's are carried out one after the other."""
         if not self.gate.is_open:
             await self.gate.require(VIEW, action="read sys.*")
         async with turns(self.store).taken(self.who.name):
             # Only those who opened the store themselves have Horae's login anyway.
             own = self.gate.is_open and self.who.name == LOCAL_NAME
-            return await self.store.select(sql, most=most, seconds=seconds, own=own)
+            viewer = not reads_all(self.who)
+            try:
+                return await self.store.select(sql, most=most, seconds=seconds, own=own, viewer=viewer)
+            except AccessDenied as error:
+                error.details.setdefault("user", self.who.name)
+                await self.gate.note_refusal(error)
+                raise
 
     async def require_alter(self, job: JobRecord) -> None:
         await self.gate.require(Privilege.ALTER_JOB, job.name, owner=job.owner, action="change it")
@@ -93,7 +103,11 @@ class Service:
     ) -> Defined:
         """Changes a job by hand; `expected` is the version that was read. The rest is as `Vault.alter` has it."""
         present = await self.store.jobs([spec.name])
-        await self.gate.define(spec, present[0] if present else None)
+        defaults = None
+        if defaults_of is not None and not self.gate.is_open:
+            (wanted,) = await self.store.versions(spec.name, before=defaults_of + 1, limit=1)
+            defaults = wanted.defaults
+        await self.gate.define(spec, present[0] if present else None, defaults=defaults)
 
         def altered() -> Awaitable[Defined]:
             return self.store.alter(
@@ -124,26 +138,45 @@ class Service:
         return replace(spec, tasks=tasks, settings=settings) if changed else spec
 
     @asynccontextmanager
-    async def together(self) -> AsyncIterator[Service]:
-        """The same, with all that is asked of it in one transaction."""
-        async with self.store.together() as store:
-            yield Service(store, self.who, keyring=self._keyring, known=self._known, alone=False)  # type: ignore[arg-type]  # it is a Vault too, says `together`
+    async def together(self, *, late: bool = False) -> AsyncIterator[Service]:
+        """The same, with all that is asked of it in one transaction. `late`: with all from the first change on."""
+        async with self.store.together(late=late) as store:
+            yield Service(
+                store,  # type: ignore[arg-type]  # it is a Vault too, says `together`
+                self.who,
+                keyring=self._keyring,
+                known=self._known,
+                alone=False,
+                sign_in=self._sign_in,
+            )
 
-    async def as_one(self, work: Callable[[Service], Awaitable[Answer]]) -> Answer:
+    async def as_one(self, work: Callable[[Service], Awaitable[Answer]], *, late: bool = False) -> Answer:
         """What `work` answers, in one transaction; where that lost against another it was undone, and is done again. A
-        refusal in it undoes its own audit row with everything else, which is written here once more."""
-        for left in reversed(range(MOST_TRIES)):
+        refusal in it undoes its own audit row with everything else, which is written here once more. What is a part of
+        a larger transaction is done again, and refused, only with the whole. `late`: as `together` has it."""
+        for left in reversed(range(MOST_TRIES if self._alone else 1)):
             try:
-                async with self.together() as service:
+                async with self.together(late=late) as service:
                     return await work(service)
             except AccessDenied as error:
-                await self.gate.note_refusal(error)
+                if self._alone:
+                    await self.gate.note_refusal(error)
                 raise
             except StoreConflict:
                 if not left:
                     raise
             await asyncio.sleep(0.01 * (MOST_TRIES - left))
         raise AssertionError("there is a last try")
+
+    async def once(self, work: Callable[[Service], Awaitable[Answer]]) -> Answer:
+        """What `work` answers, in one transaction from its first change on: what it reads and works out before keeps
+        nobody waiting. Done again while the store says to, as verbs are."""
+        return await repeated(lambda: self.as_one(work, late=True))
+
+    @property
+    def is_part(self) -> bool:
+        """Whether all that is asked is a part of one transaction."""
+        return not self._alone
 
 
 def _as_database(task: TaskSpec, registered: Collection[str]) -> TaskSpec:

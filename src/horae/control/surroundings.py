@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
 from horae.control.service import Kept
+from horae.core.environment import denial
+from horae.core.external import ExternalPolicy, Sandbox
 from horae.core.lifecycle import JobState
 from horae.core.needs import EXTERNAL
+from horae.core.protection import Exposed, Protection, in_words
 from horae.core.zone import TZDATA_VERSION
 from horae.errors import HoraeError
 from horae.store.port import JobRecord
@@ -40,10 +44,14 @@ class Surroundings:
     """The folder that `free` is about."""
     skew: float | None = None
     """Seconds that the store's clock is ahead of this machine's; None: it is this machine's."""
-    external: bool | None = None
+    external: ExternalPolicy | None = None
+    """Which programs may be started here, and how."""
     sandbox: str | None = None
     """Why this machine cannot give programs the sandbox that the configuration asks for."""
-    """Whether programs may be started here."""
+    protections: tuple[Protection, ...] = ()
+    """What keeps the node's own from the programs that it would start here."""
+    exposed: tuple[Exposed, ...] = ()
+    """The node's own files that everybody on the machine may read or write."""
     keys: frozenset[str] | None = None
     """Ids of the master keys that are here."""
     key_fault: str | None = None
@@ -77,6 +85,7 @@ async def look_around(store: Kept, around: Surroundings, jobs: list[JobRecord]) 
     found = [_store(around)] if around.kind else []
     if around.kind:
         found.append(_clock(around))
+        found.append(_files(around))
     if around.free is not None:
         found.append(_disk(around))
     found += [await _zone_data(store), *await _secrets(store, around), *_programs(jobs, around), await _trail(store)]
@@ -139,6 +148,22 @@ def _clock(around: Surroundings) -> Checked:
     return Checked("clock", said, (fault,))
 
 
+def _files(around: Surroundings) -> Checked:
+    """Modes of the catalog's files, of keys, and of a configuration with addresses in it."""
+    faults = tuple(
+        Fault(
+            "warning",
+            "files",
+            each.path,
+            f"Everybody on this machine may {'write' if each.mode & 0o002 else 'read'} {each.what}: {each.path} "
+            f"(mode {each.mode:04o})",
+            f"Run: chmod o-rwx {shlex.quote(each.path)}",
+        )
+        for each in around.exposed
+    )
+    return Checked("files", "open to everybody on this machine" if faults else "closed to others", faults)
+
+
 def _disk(around: Surroundings) -> Checked:
     free = around.free or 0
     said = f"{amount(free)} free in {around.place}"
@@ -178,26 +203,57 @@ async def _secrets(store: Kept, around: Surroundings) -> Iterator[Checked]:
 
 
 def _programs(jobs: list[JobRecord], around: Surroundings) -> Iterator[Checked]:
-    if around.external is None:
+    policy = around.external
+    if policy is None:
         return
     users = [job.name for job in jobs if EXTERNAL in job.definition.handlers and job.state is not JobState.DISABLED]
-    if around.external and around.sandbox is not None:
+    if not policy.enabled:
+        if not users:
+            yield Checked("programs", "not allowed here, and no job needs them")
+            return
+        message = f"{len(users)} jobs start programs, and the configuration here allows none"
+        hint = "Set enabled = true under [external] where the node runs, and list the commands."
+        yield Checked("programs", "not allowed here", (Fault("warning", "programs", users[0], message, hint),))
+        return
+    faults = list(_denied(jobs, policy))
+    said = f"allowed here: {in_words(policy, around.protections)}"
+    faults += _open_files(policy, around.protections)
+    if around.sandbox is not None:
+        said = "allowed here, but without their sandbox"
         hint = "A node here would start no programs, and their runs would wait for `sandbox`."
-        fault = Fault("warning", "programs", users[0] if users else "programs", around.sandbox, hint)
-        yield Checked("programs", "allowed here, but without their sandbox", (fault,))
-        return
-    if around.external or not users:
-        yield Checked("programs", "allowed here" if around.external else "not allowed here, and no job needs them")
-        return
-    message = f"{len(users)} jobs start programs, and the configuration here allows none"
-    hint = "Set enabled = true under [external] where the node runs, and list the commands."
-    yield Checked("programs", "not allowed here", (Fault("warning", "programs", users[0], message, hint),))
+        faults.insert(0, Fault("warning", "programs", users[0] if users else "programs", around.sandbox, hint))
+    yield Checked("programs", said, tuple(faults))
+
+
+def _open_files(policy: ExternalPolicy, protections: Sequence[Protection]) -> Iterator[Fault]:
+    """What another user can read although it is there to be kept from him. Without any sandbox, somebody has said that
+    programs may do what the node may."""
+    for each in protections:
+        if policy.sandbox is Sandbox.USER and each.by is None and each.path:
+            message = f"Programs run as {policy.user}, who can read {each.what}: {each.path}"
+            hint = f"Run: chmod o-r {shlex.quote(each.path)}, and chmod g-r where {policy.user} is in its group."
+            yield Fault("warning", "programs", each.path, message, hint)
+
+
+def _denied(jobs: list[JobRecord], policy: ExternalPolicy) -> Iterator[Fault]:
+    """The first variable of each job that it may not set: its runs would be refused here."""
+    for job in jobs:
+        if job.state is JobState.DISABLED:
+            continue
+        tasks = [each.options for each in job.definition.spec.tasks if each.kind == "EXTERNAL"]
+        given = [pair for options in tasks for pair in options.get("env", {}).items()]
+        given += [(each["variable"], "") for options in tasks for each in options.get("secrets", ())]
+        denials = (denial(name, value, policy.environment, policy.variables) for name, value in given)
+        found = next((each for each in denials if each is not None), None)
+        if found is not None:
+            yield Fault("warning", "programs", job.name, found.message, found.hint)
 
 
 async def _trail(store: Kept) -> Checked:
     unsealed = await store.audit(limit=UNSEALED, sealed=False)
+    keyed = "" if await store.audit_key() is not None else "; seals are unkeyed: no node has had a master key"
     if not unsealed:
-        return Checked("audit", "all sealed")
+        return Checked("audit", f"all sealed{keyed}")
     said = f"{len(unsealed)}{' and more' if len(unsealed) == UNSEALED else ''} rows not sealed yet"
     oldest = (await store.now()).timestamp() - unsealed[0].at / 1000
     if oldest < timedelta(minutes=10).total_seconds():

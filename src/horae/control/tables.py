@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from horae.store.vault import HIDDEN, HIDDEN_COLUMNS
+from horae.core.sight import HIDDEN_COLUMNS, withheld
 
 TABLES = {
     "sqlite": "SELECT m.name, p.name FROM sys.sqlite_schema m, pragma_table_info(m.name, 'sys') p"
@@ -17,11 +17,13 @@ TABLES = {
 """Tables with their columns, as each kind of database tells them."""
 
 
-def readable(rows: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """What of those tables a SELECT shows; names are without `sys.`."""
+def readable(rows: Iterable[Sequence[str]], *, viewer: bool = False) -> dict[str, tuple[str, ...]]:
+    """What of those tables a SELECT shows, to administrators or to a `viewer`; names are without `sys.`."""
+    told = list(rows)
+    hidden = withheld({row[0] for row in told}, viewer=viewer)
     found: dict[str, tuple[str, ...]] = {}
-    for table, column in rows:
-        is_hidden = table in HIDDEN or column in HIDDEN_COLUMNS.get(table, ())
+    for table, column in told:
+        is_hidden = table in hidden or column in HIDDEN_COLUMNS.get(table, ())
         if not is_hidden and not table.startswith("sqlite_"):
             found[table] = (*found.get(table, ()), column)
     return found

@@ -48,8 +48,13 @@ async def start_facts(
     open_runs = {run.run_id for run in stored}
     left = {each.run_id: each for each in threads if each.run_id not in open_runs}
     others += [_left(each) for each in left.values()]
+    early = (await store.set_back(job.name)).jobs
     return Facts(
-        others, wait_of(waiting_run(new), around), await _dependencies(store, job, requires, slot), names_others
+        others,
+        wait_of(waiting_run(new), around),
+        await _dependencies(store, job, requires, slot),
+        names_others,
+        early[0] if early else None,
     )
 
 

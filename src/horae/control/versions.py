@@ -9,7 +9,7 @@ from horae.control.views import VersionRecord, version_spec
 from horae.core.ids import checked_text
 from horae.core.job import JobSpec
 from horae.core.update import Update
-from horae.errors import HoraeError, InvalidInput, NotFound, VersionConflict, shown
+from horae.errors import HoraeError, InvalidInput, NotFound, StoreConflict, VersionConflict, shown
 from horae.store.port import Defined, JobRecord
 
 __all__ = ["MOST_TOLD", "roll_back", "rolled_back_spec", "version_of"]
@@ -77,8 +77,11 @@ async def roll_back(
                 source=source,
                 defaults_of=version,
             )
-        except VersionConflict:
+        except VersionConflict as error:
             # Whoever names no version means whatever there is, also what another has just written.
             if expected is not None or not left:
                 raise
+            if service.is_part:
+                # Of this transaction nothing can be kept: it is done again as a whole.
+                raise StoreConflict(error.message) from error
     raise AssertionError("there is a last try")

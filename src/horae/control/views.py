@@ -123,7 +123,7 @@ class Views(Asking):
         job: str | None = None,
     ) -> tuple[AuditEntry, ...]:
         """The audit trail is for administrators."""
-        await self._door.require_admin("read the audit trail")
+        await self._door.require_sight("audit", "read the audit trail")
         return await self._asked(
             lambda: self._board.trail(before=before, limit=limit, event=event, actor=actor, job=job)
         )

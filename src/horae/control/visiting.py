@@ -23,10 +23,15 @@ from horae.security.flood import Flood
 from horae.security.passwords import login
 
 SESSION = timedelta(hours=12)
-STALE = timedelta(minutes=2)
-"""A request that was begun longer ago and never answered is taken for one whose server is gone."""
+STALE = timedelta(seconds=15)
+"""A request that was begun longer ago, or noted, and never answered is taken for one whose server is gone. Where it is
+not gone after all, both are at it, and whoever is later is undone."""
 KEPT = timedelta(days=1)
 """How long an answer is kept for those who ask again with its key."""
+MOST_KEPT = 16 << 20
+"""Bytes of one user's answers that are kept: beyond it the oldest go first."""
+TRIM_EVERY = 16
+"""How many requests of a user with a key come between two looks at how much is kept of theirs."""
 LONGEST_PROOF = 512
 LONGEST_KEY = 255
 NOBODY = "?"
@@ -51,9 +56,12 @@ class SignedIn:
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A request with an idempotency key. `status` None: it is to be answered now, and then to be finished or dropped
-    under `key`; otherwise what was answered before. `busy`: somebody else is answering it."""
+    under `key`, with `body` noted of it before; otherwise what was answered before. `busy`: somebody else is answering
+    it."""
 
     key: str
+    fingerprint: str
+    begun_at: datetime
     status: int | None = None
     body: bytes = field(default=b"", repr=False)
     busy: bool = False
@@ -67,11 +75,14 @@ class Porter:
         store: Callable[[], Awaitable[Kept]],
         *,
         session: timedelta = SESSION,
+        most_kept: int = MOST_KEPT,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`session` is how long one lasts."""
+        """`session` is how long one lasts, `most_kept` how many bytes of one user's answers are kept."""
         self._store = store
         self._session = session
+        self._most_kept = most_kept
+        self._begun: dict[str, int] = {}
         self._clock = clock
         self._was_closed = False
         self._open_until = float("-inf")
@@ -81,14 +92,14 @@ class Porter:
     # ---- who it is ---------------------------------------------------------------------------------------------------
 
     async def is_open(self) -> bool:
-        """Whether nobody could sign in, since there is neither password nor token: whoever can reach such a catalog's
-        own machine is its administrator. Once somebody could, it is closed for as long as this process lives: to drop
-        the last user must not let everybody in."""
+        """Whether there never was a password or a token: whoever can reach such a catalog's own machine is its
+        administrator. Once there was one it is closed, which the catalog keeps: neither the last user's drop nor the
+        last token's end lets everybody in. This process goes on as it is when the catalog is opened by hand."""
         if self._was_closed:
             return False
         now = self._clock()
         if now >= self._open_until:
-            if await (await self._store()).has_credentials():
+            if await (await self._store()).is_closed():
                 self._was_closed = True
                 return False
             self._open_until = now + _OPEN_SECONDS
@@ -184,30 +195,33 @@ class Porter:
         # By the key, which is kept nowhere: a body may hold a password that could be guessed from a plain digest.
         fingerprint = hmac.new(key.encode(), body, sha256).hexdigest()
         store = await self._store()
-        kept = await store.begin_answer(name, fingerprint, stale=STALE)
-        if kept is None:
-            return Begun(name)
-        if not hmac.compare_digest(kept.fingerprint, fingerprint):
+        begun = self._begun.get(who.name, 0)
+        self._begun[who.name] = begun + 1
+        if begun % TRIM_EVERY == 0:
+            await store.trim_answers(who.uuid, self._most_kept)
+        kept = await store.begin_answer(name, fingerprint, stale=STALE, user=who.uuid)
+        if not kept.is_ours and not hmac.compare_digest(kept.fingerprint, fingerprint):
             raise KeyReused(
                 f"The idempotency key {shown(key)} came with another request before",
                 hint="Give each request a key of its own, and repeat one only with the very same body.",
             )
-        if kept.status is None:
-            return Begun(name, busy=True)
-        return Begun(name, kept.status, kept.body)
+        is_busy = not kept.is_ours and kept.status is None
+        return Begun(name, fingerprint, kept.begun_at, kept.status, kept.body, is_busy)
 
-    async def finish(self, key: str, status: int, body: bytes) -> None:
-        """Keeps the answer for a day. Old ones go now and then."""
-        store = await self._store()
-        await store.finish_answer(key, status, body)
+    async def finish(self, begun: Begun, status: int, body: bytes, *, was: bytes) -> bool:
+        """Keeps the answer for a day, unless another has answered: whether it is kept."""
+        return await (await self._store()).finish_answer(begun.key, begun.fingerprint, status, body, was=was)
+
+    async def drop(self, begun: Begun) -> bool:
+        """Nothing came of it: whoever asks again is answered anew. False where something did, or another is at it."""
+        return await (await self._store()).drop_answer(begun.key, begun.begun_at)
+
+    async def forget(self) -> None:
+        """Deletes old answers, now and then."""
         now = self._clock()
         if now - self._forgot >= _FORGET_SECONDS:
             self._forgot = now
-            await store.forget_answers(KEPT)
-
-    async def drop(self, key: str) -> None:
-        """Nothing came of it: whoever asks again is answered anew."""
-        await (await self._store()).drop_answer(key)
+            await (await self._store()).forget_answers(KEPT)
 
 
 def busy_error() -> Conflict:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from horae.core.dependency import dependency_window
 from horae.core.lifecycle import RunState
+from horae.core.shares import reached
 from horae.core.wait import STUCK, Around, Holder, LiveNode, Pool, Thread, WaitingFor, WaitingRun, wait_of
 from horae.errors import HoraeError
 from horae.store.board import Board
@@ -84,6 +85,20 @@ async def stuck_now(store: Readable) -> list[StuckRun]:
     ]
 
 
+async def unstarted_now(store: Readable, grace: timedelta) -> list[StuckRun]:
+    """Runs that have been due for longer than `grace` and that nothing of their own keeps: no pool, no limit, nothing
+    that somebody has to bring about. A node should have taken them."""
+    now = await store.now()
+    return [
+        StuckRun(run.run_id, run.job_name, run.waiting_for or "claim", run.waiting_detail or "")
+        for run in await waiting_now(store)
+        if run.not_before is not None
+        and now - run.not_before > grace
+        and run.waiting_for in (None, WaitingFor.CAPACITY)
+        and (run.requires is None or run.requires.max_concurrent is None)
+    ]
+
+
 async def look_around(
     store: Readable, waiting: Sequence[RunRecord], *, names_others: bool = True, in_detail: bool = True
 ) -> Around:
@@ -104,18 +119,31 @@ async def look_around(
                 of_pools[left.pool].append(_thread(left))
     limits = await store.pools() if pools else {}
     now = await store.now()
+    latest, give_ups = await _dependencies(
+        store, [run for run in waiting if in_detail and run.waiting_for == WaitingFor.DEPENDENCIES]
+    )
     return Around(
         now,
         await live_nodes(store),
         {name: Pool(limits[name], tuple(of_pools[name])) for name in pools if name in limits},
         of_jobs,
         await _ahead(store, [run for run in waiting if in_detail and run.state is RunState.QUEUED]),
-        await _dependencies(
-            store, [run for run in waiting if in_detail and run.waiting_for == WaitingFor.DEPENDENCIES]
-        ),
+        latest,
         await _threads(store, waiting),
         names_others,
+        await _owner_limits(store, waiting, now),
+        give_ups,
     )
+
+
+async def _owner_limits(store: Readable, waiting: Sequence[RunRecord], now: datetime) -> dict[str, str]:
+    """By job: the limit of its owner's that is reached."""
+    said = {each.owner: reached(each.owner, each.limits, each.use, now) for each in await store.shares()}
+    told = {owner: text for owner, text in said.items() if text is not None}
+    if not told:
+        return {}
+    names = sorted({run.job_name for run in waiting})
+    return {job.name: told[job.owner] for job in await store.jobs(names) if job.owner in told}
 
 
 async def threads_now(store: Readable) -> list[Thread]:
@@ -173,9 +201,12 @@ async def _ahead(store: Readable, queued: Sequence[RunRecord]) -> dict[str, list
     return found
 
 
-async def _dependencies(store: Readable, waiting: Sequence[RunRecord]) -> dict[str, dict[str, RunState | None]]:
-    """By run: the latest run of each dependency that counts for it."""
+async def _dependencies(
+    store: Readable, waiting: Sequence[RunRecord]
+) -> tuple[dict[str, dict[str, RunState | None]], dict[str, datetime]]:
+    """By run: the latest run of each dependency that counts for it, and when it waits no longer."""
     found: dict[str, dict[str, RunState | None]] = {}
+    give_ups: dict[str, datetime] = {}
     names = sorted({run.job_name for run in waiting})[:MOST_JOBS]
     schedules = {job.name: job.schedule for job in await store.jobs(names)} if names else {}
     known: dict[str, Sequence[RunRecord]] = {}
@@ -193,7 +224,9 @@ async def _dependencies(store: Readable, waiting: Sequence[RunRecord]) -> dict[s
                 known[name] = await store.runs(job=name, limit=LOOKED_AT)
             latest[name] = latest_state(known[name], window.after, window.until)
         found[run.run_id] = latest
-    return found
+        if window.give_up is not None:
+            give_ups[run.run_id] = window.give_up
+    return found, give_ups
 
 
 def latest_state(runs: Iterable[RunRecord], after: datetime | None, until: datetime) -> RunState | None:

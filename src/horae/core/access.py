@@ -20,8 +20,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from horae.core.schedule import Once
+
 if TYPE_CHECKING:
-    from horae.core.job import JobSpec
+    from horae.core.job import JobSpec, Settings
 
 LOCAL_NAME = "local"
 SYSTEM_NAME = "system"
@@ -140,6 +142,43 @@ def does_the_same(spec: JobSpec, was: JobSpec) -> bool:
     """Whether two definitions of a job do the same, as the same: what differs is only when and by which policies. Any
     other change is its owner's alone, since it is done with the owner's rights."""
     return (spec.tasks, spec.run_as, spec.payload) == (was.tasks, was.run_as, was.payload)
+
+
+def also_takes(spec: JobSpec, will: Settings, was: JobSpec, has: Settings) -> tuple[Privilege, ...]:
+    """What a change takes besides ALTER JOB, because it amounts to more. `will` and `has` are the settings that hold
+    for the job after it and before it.
+
+    Whoever says when a job runs has it run: another schedule or window takes EXECUTE JOB. Whoever has it dropped at its
+    end drops it, and so does whoever brings about the end of one that is dropped then: that takes DROP JOB.
+    """
+    moves = spec.schedule != was.schedule
+    found = [Privilege.EXECUTE_JOB] if moves or will.window != has.window else []
+    if drops_itself(spec, will) and (moves or not drops_itself(was, has)):
+        found.append(Privilege.DROP_JOB)
+    return tuple(found)
+
+
+def drops_itself(spec: JobSpec, settings: Settings) -> bool:
+    """Whether the job is dropped once it has no more slots."""
+    return settings.on_completion == "drop" or (isinstance(spec.schedule, Once) and spec.schedule.drop)
+
+
+class Proof(StrEnum):
+    """What somebody shows besides who they are, to set a password."""
+
+    NOTHING = ""
+    OLD_PASSWORD = "the old password"  # noqa: S105 - the name of a proof
+    """Their own present one: a session left open, or a browser that was borrowed, is not enough."""
+    ANOTHER_SIGN_IN = "another way to sign in"
+    """A token sets none: it ends, and may be revoked, and a password would make tokens without end."""
+
+
+def proof_for_password(who: Principal, name: str, sign_in: str) -> Proof:
+    """What it takes to set the password of `name`, besides the right to. `sign_in` is how `who` came in: local, open,
+    session or token."""
+    if sign_in == "token":
+        return Proof.ANOTHER_SIGN_IN
+    return Proof.OLD_PASSWORD if name == who.name and name != LOCAL_NAME else Proof.NOTHING
 
 
 @dataclass(frozen=True, slots=True)

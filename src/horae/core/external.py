@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
 
+from horae.core.environment import checked_pattern
 from horae.core.options import checked_variable
 from horae.errors import InvalidConfiguration, InvalidDefinition, shown
 
@@ -58,7 +59,8 @@ class ExternalPolicy:
     working_directory: str | None = None
     """Where programs start, and what a job's own `cwd` must lie in; None: an empty directory for each attempt."""
     environment: tuple[str, ...] = ("LANG", "LC_ALL", "TZ")
-    """Variables of the node's own environment that programs see; no other is handed on."""
+    """Names of environment variables, or patterns such as APP_*: programs see the node's own, and jobs may set them.
+    What decides which code a program loads is meant by its very name alone (`core.environment`)."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables that every program gets, with their values; these win over `environment`, and a job's own do not win
     over these."""
@@ -88,17 +90,20 @@ class ExternalPolicy:
     """What keeps programs apart from the machine: namespaces, a `user` of their own, or none. Where the machine cannot
     give it, programs do not start."""
 
+    hidden: tuple[str, ...] = ()
+    """Files and folders that programs in namespaces do not see, besides the node's own: configuration, keys, store."""
+
     def __post_init__(self) -> None:
         put = object.__setattr__
         for name in ("enabled", "allow_shell"):
             if type(getattr(self, name)) is not bool:
                 raise _wrong(name, getattr(self, name), "must be true or false")
-        for name in ("commands", "directories"):
+        for name in ("commands", "directories", "hidden"):
             put(self, name, tuple(_path(name, each) for each in _listed(name, getattr(self, name))))
         put(
             self,
             "environment",
-            tuple(_variable("environment", each) for each in _listed("environment", self.environment)),
+            tuple(_pattern("environment", each) for each in _listed("environment", self.environment)),
         )
         if self.working_directory is not None:
             _path("working_directory", self.working_directory)
@@ -120,11 +125,24 @@ class ExternalPolicy:
             if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
                 raise _wrong(name, value, "must be a number of seconds from 0")
             put(self, name, float(value))
+        self._check_sandbox()
+
+    def _check_sandbox(self) -> None:
         if self.sandbox not in list(Sandbox):
             raise _wrong("sandbox", self.sandbox, f"must be one of {', '.join(Sandbox)}")
-        put(self, "sandbox", Sandbox(self.sandbox))
+        object.__setattr__(self, "sandbox", Sandbox(self.sandbox))
         if self.sandbox is Sandbox.USER and self.user is None:
             raise _wrong("sandbox", self.sandbox, "needs the user that programs run as: set user, too")
+        needed = (*self.commands, *self.directories, self.working_directory or "/")
+        for path in self.hidden:
+            inside = next((each for each in needed if _below(each, path)), None)
+            if inside is not None:
+                raise _wrong("hidden", path, f"programs need {shown(inside)}, which it would hide")
+
+
+def _below(path: str, folder: str) -> bool:
+    """Whether a path is the folder or lies in it, as both are written."""
+    return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def _wrong(name: str, value: object, reason: str) -> InvalidConfiguration:
@@ -150,6 +168,15 @@ def _variable(name: str, value: object) -> str:
         return checked_variable(value if isinstance(value, str) else "")
     except InvalidDefinition as error:
         raise _wrong(name, value, "must be the name of an environment variable") from error
+
+
+def _pattern(name: str, value: object) -> str:
+    try:
+        return checked_pattern(value)
+    except InvalidDefinition as error:
+        if isinstance(value, str) and value.startswith("HORAE_"):
+            raise _wrong(name, value, error.message) from error
+        raise _wrong(name, value, "must be the name of an environment variable, or a pattern such as APP_*") from error
 
 
 def _variables(given: Mapping[str, str]) -> Mapping[str, str]:

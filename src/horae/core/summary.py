@@ -112,7 +112,9 @@ def _tries(attempts: Sequence[AttemptRow]) -> list[str]:
     for state, tries in kinds.items():
         error = next((attempt.error for attempt in reversed(tries) if attempt.error), None)
         why = f" ({one_line(error)})" if error else ""
-        told.append(f"{_TRIED[state]}{_times(len(tries))}{why}")
+        # An attempt that a node reports as lost says why; one that was lost with its node says nothing.
+        what = "was lost" if state is AttemptState.LOST and error else _TRIED[state]
+        told.append(f"{what}{_times(len(tries))}{why}")
     return told
 
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from hmac import compare_digest
+from hmac import digest as keyed_digest
 
+KEY_BYTES = 32
 BEGINNING = "0" * 64
 """What the first seal has before it."""
 
@@ -36,6 +39,25 @@ def rows_digest(digests: Iterable[str]) -> str:
 def seal_digest(previous: str, first: int, last: int, sealed_at: int, rows: str) -> str:
     """The digest of a seal over the rows at `first` to `last`, whose `rows_digest` is `rows`."""
     return sha256(f"{previous}\n{first}\n{last}\n{sealed_at}\n{rows}\n".encode()).hexdigest()
+
+
+def seal_mac(key: bytes, digest: str) -> str:
+    """The code of a seal under the audit key, over its digest, and so over all before it."""
+    return keyed_digest(key, digest.encode(), "sha256").hex()
+
+
+def is_keyed(key: bytes, digest: str, mac: str) -> bool:
+    return compare_digest(seal_mac(key, digest), mac)
+
+
+def rights_digest(lines: Iterable[Sequence[str]]) -> str:
+    """The digest of a RIGHTS_DIGESTED row: over who there is and what they may, in any order."""
+    return sha256("\n".join(sorted(row_line(line) for line in lines)).encode()).hexdigest()
+
+
+def version_digest(version: int, definition: str, defaults: str | None, author: str) -> str:
+    """The digest of a JOB_CREATED or JOB_MODIFIED row over the version of a job that it tells of, as it is kept."""
+    return sha256(row_line([version, definition, defaults, author]).encode()).hexdigest()
 
 
 def runs_digest(lines: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from horae.core.job import Settings
 from horae.core.lifecycle import RunState
 from horae.core.overlap import ActiveRun, Overlapping, is_behind, judge_overlap, superseded
 from horae.core.policy import Queue
+from horae.core.set_back import EarlyJob
 from horae.core.wait import STUCK, Wait, WaitingFor
 
 _OPEN = frozenset({RunState.PENDING, RunState.QUEUED, RunState.RUNNING})
@@ -82,6 +83,8 @@ class Facts:
     wait: Wait | None = None
     dependencies: Sequence[Dependency] = ()
     names_others: bool = True
+    early: EarlyJob | None = None
+    """Where its slots were run early, by a clock that was set back since."""
 
 
 class Verdict(NamedTuple):

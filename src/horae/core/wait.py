@@ -50,6 +50,7 @@ class WaitingFor(StrEnum):
     CAPACITY = "capacity"
     """A place on a node that can run it, or one of the runs that its job may have at once."""
     OWNER_LIMIT = "owner_limit"
+    """A limit of its owner's: runs at once, starts within a minute, bytes kept."""
     SANDBOX = "sandbox"
     """The sandbox for programs, which the nodes that may start programs cannot give."""
     QUORUM = "quorum"
@@ -161,6 +162,10 @@ class Around:
     threads: Mapping[str, Sequence[Thread]] = field(default_factory=dict)
     """By job: threads that still work."""
     names_others: bool = True
+    owner_limits: Mapping[str, str] = field(default_factory=dict)
+    """By job: the limit of its owner's that lets none of its runs start now, in words."""
+    give_ups: Mapping[str, datetime] = field(default_factory=dict)
+    """By run: when it stops waiting for its dependencies, and is skipped: at its job's next slot."""
 
 
 def wait_of(run: WaitingRun, around: Around) -> Wait | None:
@@ -238,6 +243,8 @@ def _is_moved(run: WaitingRun) -> bool:
 def _full(run: WaitingRun, around: Around) -> Wait | None:
     """Why there is no room for a run that a node could run."""
     requires = run.requires
+    if run.job in around.owner_limits:
+        return Wait(WaitingFor.OWNER_LIMIT, around.owner_limits[run.job])
     pool = None if requires.pool is None else around.pools.get(requires.pool)
     if pool is not None and len(pool.holders) >= pool.limit:
         held = _named(pool.holders) if around.names_others else ""
@@ -265,7 +272,9 @@ def _dependencies(run: WaitingRun, around: Around) -> str:
         return "its dependencies are looked at again shortly"
     if not around.names_others:
         return f"{len(unmet)} of its dependencies"
-    return ", ".join(f"{name} ({'no run yet' if state is None else state})" for name, state in unmet.items())
+    told = ", ".join(f"{name} ({'no run yet' if state is None else state})" for name, state in unmet.items())
+    at = around.give_ups.get(run.run_id)
+    return told if at is None else f"{told}; SKIPPED at {rfc3339(at)}, unless COMPLETED by then"
 
 
 def _named(runs: Iterable[Holder | Thread]) -> str:

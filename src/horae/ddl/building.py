@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from horae.core import ids
 from horae.core.access import KIND_OF, ObjectKind, Privilege
 from horae.core.lifecycle import JobState
+from horae.core.shares import KINDS, parse_limits
 from horae.ddl import clauses, row_clauses
 from horae.ddl.clauses import json_value, pairs, refuse_doubles
 from horae.ddl.machine import Action, Keyword
@@ -177,14 +178,42 @@ def _create_user(items: list[Any], mark: Mark) -> Statement:
 
 def _alter_user(items: list[Any], mark: Mark) -> Statement:
     given = _user([item for item in items[2:] if not _is(item, "SET")], mark)
-    return AlterUser(items[1], given.get("password"), given.get("is_admin"), given.get("is_enabled"), at=mark)
+    limits = tuple((name, given[name]) for name in KINDS if name in given)
+    if "password" not in given and {"old_password", "revoke_tokens"} & set(given):
+        raise mark.fault("OLD PASSWORD and REVOKE TOKENS go with PASSWORD", hint="Write: PASSWORD 'the new one' too.")
+    return AlterUser(
+        items[1],
+        given.get("password"),
+        given.get("is_admin"),
+        given.get("is_enabled"),
+        limits,
+        given.get("old_password"),
+        "revoke_tokens" in given,
+        at=mark,
+    )
+
+
+class _Limit(NamedTuple):
+    kind: str
+    value: int | None
+
+
+def _user_limit(items: list[Any], mark: Mark) -> _Limit:
+    ((kind, value),) = mark.at(parse_limits, {str(items[0]): items[1]}).items()
+    return _Limit(kind, value)
 
 
 def _user(items: list[Any], mark: Mark) -> dict[str, Any]:
     found: list[tuple[str, Any]] = []
     for at, item in enumerate(items):
-        if _is(item, "PASSWORD"):
+        if type(item) is _Limit:
+            found.append((item.kind, item.value))
+        elif _is(item, "PASSWORD"):
             found.append(("password", items[at + 1]))
+        elif _is(item, "OLD PASSWORD"):
+            found.append(("old_password", items[at + 1]))
+        elif _is(item, "REVOKE TOKENS"):
+            found.append(("revoke_tokens", True))
         elif type(item) is Keyword:
             found.append(("is_admin" if "ADMIN" in item else "is_enabled", item in ("ADMIN", "ENABLED")))
     return pairs(found, mark, "the statement")
@@ -248,6 +277,7 @@ ACTIONS: dict[str, Action] = {
     "create_user": _create_user,
     "alter_user": _alter_user,
     "drop_user": _drop(DropUser),
+    "user_limit": _user_limit,
     "create_role": _create_role,
     "drop_role": _drop(DropRole),
     "alter_system": _alter_system,

@@ -182,7 +182,9 @@ privilege = PRIVILEGES
 object = [ JOB | SECRET | CONNECTION | TABLE ] dotted
 create_user = CREATE USER name { PASSWORD [ '=' ] string | ADMIN }
 alter_user = ALTER USER name user_change { user_change }
-user_change = [ SET ] ( PASSWORD [ '=' ] string | ADMIN | NOT ADMIN | ENABLED | DISABLED )
+user_change = [ SET ] ( PASSWORD [ '=' ] string | OLD PASSWORD [ '=' ] string | REVOKE TOKENS
+              | ADMIN | NOT ADMIN | ENABLED | DISABLED | user_limit )
+user_limit = ( MAX_JOBS | MAX_RUNNING | MAX_STARTS | MAX_STORAGE ) '=' ( NONE | DEFAULT | count | string )
 drop_user = DROP USER [ IF EXISTS ] name { ',' name }
 create_role = CREATE ROLE name [ DESCRIPTION '=' string ]
 drop_role = DROP ROLE [ IF EXISTS ] name { ',' name }

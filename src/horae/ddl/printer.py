@@ -15,6 +15,7 @@ from horae.core.job import JobSpec
 from horae.core.lifecycle import JobState
 from horae.core.pause import Pause
 from horae.core.policy import Bounded, Queue
+from horae.core.shares import UNLIMITED
 from horae.core.update import Update
 from horae.ddl.parsing import keywords
 from horae.ddl.statements import (
@@ -372,7 +373,14 @@ def _user(it: CreateUser | AlterUser, changes: list[str], masked: bool) -> str: 
 
 def _alter_user(it: AlterUser, masked: bool) -> str:  # noqa: FBT001 - passed on as it came
     changes = [] if it.is_admin is None else ["ADMIN" if it.is_admin else "NOT ADMIN"]
+    if it.revoke_tokens:
+        changes.insert(0, "REVOKE TOKENS")
+    if it.old_password is not None:
+        changes.insert(0, f"OLD PASSWORD {string_text(_MASK if masked else it.old_password)}")
     changes += [] if it.is_enabled is None else ["ENABLED" if it.is_enabled else "DISABLED"]
+    for name, limit in it.limits:
+        said = "DEFAULT" if limit is None else "NONE" if limit == UNLIMITED else str(limit)
+        changes.append(f"{name.upper()} = {said}")
     return _user(it, changes, masked)
 
 

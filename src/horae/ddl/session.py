@@ -7,11 +7,11 @@ sees what was, and after the last, where it sees what is; between changes it wou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from horae.control.service import Service
+from horae.control.service import Kept, Service
 from horae.control.versions import roll_back
 from horae.core.instant import rfc3339
 from horae.core.job import JobSpec
@@ -53,8 +53,12 @@ _JOB_COLUMNS = ("job_name", "state", "next_run_time", "schedule", "owner", "vers
 class Session:
     """SQL in the name of whoever the service is for."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(
+        self, service: Service, note: Callable[[Kept, Sequence[Result]], Awaitable[None]] | None = None
+    ) -> None:
+        """`note` is called in each transaction that changes something, with its store and what it has done."""
         self._service = service
+        self._note = note
 
     async def run(self, text: str) -> Result:
         """Carries out every statement of `text`, all of them or none, and answers the last.
@@ -74,14 +78,16 @@ class Session:
         *,
         each: bool = False,
         most: int | None = None,
+        skip: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> AsyncIterator[Result]:
         """One result after the other, as they come. With `each`, every statement is a transaction of its own, so that
         what was done before a fault stays done. Results of changes come when all of them are done: until then,
-        `progress` is told how many are, and of how many. More than `most` statements are refused."""
+        `progress` is told how many are, and of how many. More than `most` statements are refused. `skip` are done
+        already: as many as `note` was told of, with those that came before."""
         found = await asyncio.to_thread(read, text, most) if len(text) > LONG_TEXT else read(text, most)
         if each or len(found) == 1:
-            for piece, statement in found:
+            for piece, statement in found[skip:]:
                 yield await self._alone(piece, statement)
                 await asyncio.sleep(0)
             return
@@ -89,21 +95,36 @@ class Session:
         first, last = (changing[0], changing[-1]) if changing else (len(found), len(found))
         check_between(found[first:last])
         # Where verbs end at once nothing else in the loop had a turn meanwhile: it has one after each statement.
-        for piece, statement in found[:first]:
+        for piece, statement in found[skip:first]:
             yield await _Carrying(self._service, piece).out(statement)
             await asyncio.sleep(0)
-        if changing:
+        if changing and skip <= last:
             for result in await self._together(found[first : last + 1], progress):
                 yield result
-        for piece, statement in found[last + 1 :]:
+        for piece, statement in found[max(skip, last + 1) :]:
             yield await _Carrying(self._service, piece).out(statement)
             await asyncio.sleep(0)
 
     async def _alone(self, piece: Piece, statement: Statement) -> Result:
-        if not _takes_several_verbs(statement):
+        if _takes_several_verbs(statement):
+            (result,) = await self._together([(piece, statement)], None)
+            return result
+        note = self._note
+        if note is None or isinstance(statement, READING):
             return await _Carrying(self._service, piece).out(statement)
-        (result,) = await self._together([(piece, statement)], None)
-        return result
+        if isinstance(statement, say.AlterUser) and statement.old_password is not None:
+            # That an old password was tried stays written, whatever else is undone. Nobody changes it twice: the old
+            # one opens nothing then.
+            result = await _Carrying(self._service, piece).out(statement)
+            await note(self._service.store, [result])
+            return result
+
+        async def noted(service: Service) -> Result:
+            result = await _Carrying(service, piece).out(statement)
+            await note(service.store, [result])
+            return result
+
+        return await self._service.once(noted)
 
     async def _together(
         self, found: Sequence[tuple[Piece, Statement]], progress: Callable[[int, int], None] | None
@@ -121,6 +142,8 @@ class Session:
                 await asyncio.sleep(0)
                 if progress is not None:
                     progress(len(done), len(found))
+            if self._note is not None:
+                await self._note(service.store, done)
             return done
 
         return await self._service.as_one(all_of_them)
@@ -347,8 +370,11 @@ class _Carrying:
                 await people.alter_user(
                     statement.name,
                     password=statement.password,
+                    old_password=statement.old_password,
+                    revoke_tokens=statement.revoke_tokens,
                     is_admin=statement.is_admin,
                     is_enabled=statement.is_enabled,
+                    limits=dict(statement.limits),
                 )
                 return Result("ALTER USER", f"altered user {statement.name}")
             case say.DropUser():

@@ -275,6 +275,10 @@ class AlterUser(Placed):
     password: str | None = field(default=None, repr=False)
     is_admin: bool | None = None
     is_enabled: bool | None = None
+    limits: tuple[tuple[str, int | None], ...] = ()
+    """By name, as `core.shares.parse_limits` gives them."""
+    old_password: str | None = field(default=None, repr=False)
+    revoke_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,30 @@ from horae.errors import HoraeError, InvalidStatement, shown
 WORD, STRING, END, UNENDED = "word", "string", "end", "unended"
 RAW_WORDS = frozenset({"SELECT", "WITH", "VALUES"})
 """What begins a statement that a database is to read, and not we."""
+_READING = RAW_WORDS | {"SHOW", "EXPLAIN"}
 _HIDING = frozenset({"USER", "SECRET", "PASSWORD"})
 _OPEN = frozenset({"JOB", "ROLE", "SYSTEM"})
 _HARMLESS = frozenset(
-    {*("CREATE", "OR", "ALTER", "USER", "SECRET", "FOR", "JOB", "AS", "SET", "PASSWORD", "ADMIN", "NOT"), *"(),=.;"}
+    {
+        *(
+            "CREATE",
+            "OR",
+            "ALTER",
+            "USER",
+            "SECRET",
+            "FOR",
+            "JOB",
+            "AS",
+            "SET",
+            "OLD",
+            "PASSWORD",
+            "REVOKE",
+            "TOKENS",
+            "ADMIN",
+            "NOT",
+        ),
+        *"(),=.;",
+    }
 )
 """What a picture may show of a statement that has a password or a secret in it."""
 _WIDEST = 100
@@ -204,6 +224,14 @@ def split(text: str) -> Iterator[Piece]:
                 _check_raw(found, source)
             yield Piece(found, source)
             found = []
+
+
+def only_reads(text: str) -> bool:
+    """Whether every statement of a text says with its first word that it reads. What cannot be told apart does not."""
+    try:
+        return all(piece.tokens[0].key in _READING for piece in split(text))
+    except InvalidStatement:
+        return False
 
 
 def ended(text: str) -> bool:

@@ -300,6 +300,8 @@ class ListAudit(Asked, frozen=True, kw_only=True):
 class VerifyAudit(Asked, frozen=True, kw_only=True):
     head: Word | None = None
     """The head that an earlier verification told: some seal must still have it."""
+    heads: Annotated[list[Word], Meta(max_length=10_000)] | None = None
+    """More of them, the newest last."""
 
 
 class SetSetting(Asked, frozen=True, kw_only=True):
@@ -319,8 +321,15 @@ class CreateUser(Asked, frozen=True, kw_only=True):
 class AlterUser(Asked, frozen=True, kw_only=True):
     name: Name
     password: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
+    """Ends the user's sessions. Not set by way of a token."""
+    old_password: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
+    """One's own password takes the old one."""
+    revoke_tokens: bool = False
+    """With a password: the user's tokens end too."""
     is_admin: bool | None = None
     is_enabled: bool | None = None
+    limits: dict[str, int | str | None] | None = None
+    """max_jobs, max_running, max_starts, max_storage: a number, "none" for no limit, null for the system's."""
 
 
 class CreateRole(Asked, frozen=True, kw_only=True):

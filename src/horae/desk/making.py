@@ -222,6 +222,8 @@ def verification(found: Verification) -> sights.Verification:
         ok=found.ok,
         rows=found.rows,
         seals=found.seals,
+        keyed=found.keyed,
+        codes_checked=found.is_checked,
         unsealed=found.unsealed,
         head=found.head,
         count=found.count,

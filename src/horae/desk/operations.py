@@ -33,6 +33,10 @@ class Operation:
     does: str = ""
     most_body: int = 0
     """Bytes that its body may have, where that is more than a server allows of others."""
+    only_asks: bool = False
+    """It changes nothing, although it has a body: it may be asked again at any time."""
+    is_given_up: bool = False
+    """It takes long and changes nothing: it ends where the connection of whoever asked does."""
 
     @property
     def verb(self) -> str:
@@ -50,6 +54,11 @@ class Operation:
     def is_change(self) -> bool:
         """Whether it may change anything: these are what another site must not make a browser do."""
         return self.method != "GET"
+
+    @property
+    def is_once(self) -> bool:
+        """Whether it is done once, however often it is sent with the same key."""
+        return self.method == "POST" and not self.only_asks
 
 
 OPERATIONS = (
@@ -149,6 +158,8 @@ OPERATIONS = (
         "What applying definitions would change, and what that does to the future",
         "jobs",
         most_body=LARGE_BODY,
+        only_asks=True,
+        is_given_up=True,
     ),
     Operation(
         "apply",
@@ -214,6 +225,7 @@ OPERATIONS = (
         sights.Preview,
         "What a schedule will do, before anything runs",
         "schedules",
+        is_given_up=True,
     ),
     Operation(
         "post_preview",
@@ -224,6 +236,8 @@ OPERATIONS = (
         "The same, with the question as a body",
         "schedules",
         does="preview",
+        only_asks=True,
+        is_given_up=True,
     ),
     # the whole
     Operation("overview", "GET", "/overview", asking.Nothing, sights.Overview, "What goes on just now", "system"),
@@ -251,6 +265,7 @@ OPERATIONS = (
         sights.Verification,
         "Whether the trail was tampered with",
         "audit",
+        only_asks=True,
     ),
     # people
     Operation("me", "GET", "/me", asking.Nothing, persons.Me, "Who asks", "people"),

@@ -24,10 +24,16 @@ class People(Part):
         return persons.Told(name=asked.name, message=f"created user {asked.name}{without}")
 
     async def alter_user(self, asked: asking.AlterUser) -> persons.Told:
-        if asked.password is None and asked.is_admin is None and asked.is_enabled is None:
-            raise InvalidInput("Nothing is to be changed", hint="Give password, is_admin or is_enabled.")
+        if asked.password is None and asked.is_admin is None and asked.is_enabled is None and not asked.limits:
+            raise InvalidInput("Nothing is to be changed", hint="Give password, is_admin, is_enabled or limits.")
         await self.service.people.alter_user(
-            asked.name, password=asked.password, is_admin=asked.is_admin, is_enabled=asked.is_enabled
+            asked.name,
+            password=asked.password,
+            old_password=asked.old_password,
+            revoke_tokens=asked.revoke_tokens,
+            is_admin=asked.is_admin,
+            is_enabled=asked.is_enabled,
+            limits=asked.limits or {},
         )
         return persons.Told(name=asked.name, message=f"altered user {asked.name}")
 
@@ -102,7 +108,7 @@ class People(Part):
         return sights.AuditPage(rows=[making.audit_row(each) for each in rows], next_before=more)
 
     async def verify_audit(self, asked: asking.VerifyAudit) -> sights.Verification:
-        return making.verification(await self.service.people.verify_audit(head=asked.head))
+        return making.verification(await self.service.people.verify_audit(head=asked.head, heads=asked.heads or ()))
 
 
 def _of(job: str | None) -> str:

@@ -24,6 +24,7 @@ from horae.control.preview import (
     read_schedule,
 )
 from horae.control.views import JobsAsked
+from horae.core.access import LOCAL_NAME
 from horae.core.decision import explain
 from horae.core.instant import aware, rfc3339
 from horae.core.lint import warnings
@@ -89,6 +90,9 @@ class Schedules(Part):
         now = await self.service.now()
         if _is_quick(asked):
             return previewed(asked, now)
+        if self.service.who.name != LOCAL_NAME:
+            async with self.turn() as calculate:
+                return await calculate(previewed, asked, now)
         gone = threading.Event()
         try:
             return await asyncio.get_running_loop().run_in_executor(_previews, previewed, asked, now, gone.is_set)

@@ -187,9 +187,14 @@ class Tampering(Shape, frozen=True, kw_only=True):
 
 
 class Verification(Shape, frozen=True, kw_only=True):
+    """`keyed`: seals that have a code under the audit key. `codes_checked`: whether the server had the master key to
+    check those codes with."""
+
     ok: bool
     rows: int
     seals: int
+    keyed: int
+    codes_checked: bool
     unsealed: int
     head: str
     count: int

@@ -8,16 +8,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from horae.control.bars import ended_by_hour
 from horae.control.queries import VIEW
+from horae.control.service import Kept
 from horae.control.views import JobsAsked, JobsPage, Pace, RunsAsked
 from horae.control.wait_facts import concurrency_of
 from horae.core.instant import rfc3339
 from horae.core.lifecycle import JobState, RunState
 from horae.core.liveness import SILENCE
-from horae.ddl.session import Session
+from horae.ddl.session import Result, Session
 from horae.desk import asking, making, sights
-from horae.desk.about import Part
+from horae.desk.about import Part, Receipt
 from horae.desk.coming import is_quick, merged_starts
 from horae.desk.shapes import Coming
 from horae.desk.words import ENDED
@@ -40,6 +43,27 @@ _COUNTED = 1_000
 LARGEST_SQL_ANSWER = 20_000_000
 """Characters or so that all results of one text may have: one SELECT may have 16 million."""
 _LEFT_OUT = " (left out: the results before it are as much as one answer may be)"
+
+
+class _Room:
+    """What the rows of one answer may have between them."""
+
+    def __init__(self, left: int = LARGEST_SQL_ANSWER) -> None:
+        self.left = left
+
+    def result(self, result: Result) -> sights.SqlResult:
+        told = result.to_dict()
+        rows = told.get("rows")
+        self.left -= sum(_weight(value) for row in rows or () for value in row)
+        is_left_out = bool(rows) and self.left < 0
+        return sights.SqlResult(
+            statement=result.statement,
+            message=result.message + (_LEFT_OUT if is_left_out else ""),
+            columns=told.get("columns"),
+            rows=[] if is_left_out else rows,
+            cut=result.cut or is_left_out,
+            rowcount=result.rowcount,
+        )
 
 
 class Whole(Part):
@@ -140,33 +164,37 @@ class Whole(Part):
         await self.service.gate.require(VIEW, action="examine all jobs")
         return making.examination(await self.about.examine(self.service.store))
 
-    async def sql(self, asked: asking.RunSql) -> sights.SqlAnswer:
-        """Where one statement of several is at fault, `done` of the error's details says how many were carried out."""
+    async def sql(self, asked: asking.RunSql, receipt: Receipt | None = None) -> sights.SqlAnswer:
+        """Where one statement of several is at fault, `done` of the error's details says how many were carried out.
+        What the receipt says was done before is not done again: its results are answered as they were."""
         done: list[sights.SqlResult] = []
-        room = LARGEST_SQL_ANSWER
+        if receipt is not None and receipt.noted:
+            done += msgspec.json.decode(receipt.noted, type=sights.SqlAnswer).results
+        room = _Room()
+
+        async def note(store: Kept, results: Sequence[Result]) -> None:
+            assert receipt is not None
+            left = _Room(room.left)
+            await receipt.note(store, sights.SqlAnswer(results=[*done, *(left.result(each) for each in results)]))
+
+        session = Session(self.service, None if receipt is None else note)
         try:
-            async for result in Session(self.service).results(asked.text, each=asked.each, most=asking.MOST_STATEMENTS):
-                told = result.to_dict()
-                rows = told.get("rows")
-                room -= sum(_weight(value) for row in rows or () for value in row)
-                is_left_out = bool(rows) and room < 0
-                done.append(
-                    sights.SqlResult(
-                        statement=result.statement,
-                        message=result.message + (_LEFT_OUT if is_left_out else ""),
-                        columns=told.get("columns"),
-                        rows=[] if is_left_out else rows,
-                        cut=result.cut or is_left_out,
-                        rowcount=result.rowcount,
-                    )
-                )
+            async for result in session.results(
+                asked.text, each=asked.each, most=asking.MOST_STATEMENTS, skip=len(done)
+            ):
+                if receipt is not None:
+                    receipt.settle()
+                done.append(room.result(result))
         except HoraeError as error:
             if asked.each:
                 error.details["done"] = len(done)
             raise
         if not done:
             raise InvalidStatement("There is no statement", line=1, column=1, hint="Write one: SHOW JOBS.")
-        return sights.SqlAnswer(results=done)
+        answer = sights.SqlAnswer(results=done)
+        if receipt is not None:
+            await receipt.finish(self.service.store, answer)
+        return answer
 
     async def settings(self, asked: asking.Nothing) -> sights.Settings:
         values = await self.service.people.settings()

@@ -155,12 +155,17 @@ class Dispatcher(Part):
         self._clock.note(planned.now)
         self._more = planned.more
         claims = planned.claims
-        self._late = bool(claims) and planned.now.timestamp() - claims[0].chosen_ms / 1000 > LATENESS
+        # Where owners share the places, all that is due has to be there before turns can be given.
+        self._late = planned.crowded or (
+            bool(claims) and planned.now.timestamp() - claims[0].chosen_ms / 1000 > LATENESS
+        )
         if planned.born > len(claims) or not planned.jobs:
             # Something may start now that was born before: a window's time has come, or another node planned the job.
             self._backlog = True
         if planned.more:
-            self._plan_at = self._loop.time() + (PATIENCE if self._ledger.free <= len(claims) else 0.0)
+            self._plan_at = self._loop.time() + (
+                PATIENCE if self._ledger.free <= len(claims) and not planned.crowded else 0.0
+            )
         else:
             self._plan_at = float("inf") if planned.wake_at is None else self._clock.at(planned.wake_at)
             if not planned.jobs:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from horae.core.access import LOCAL_NAME
 from horae.core.instant import EPOCH
 from horae.core.lifecycle import RunState
 from horae.core.needs import MOST_REPORTED
@@ -29,6 +30,7 @@ from horae.engine.runner import Runner
 from horae.engine.tools import Tools
 from horae.engine.tuning import Tuning, retuned
 from horae.engine.wakeup import Alarm, StoreClock
+from horae.engine.watchdog import Watchdog, WatchdogThread
 from horae.errors import StoreError
 from horae.events import (
     Draining,
@@ -44,7 +46,7 @@ from horae.events import (
 from horae.runners.output import Capture
 from horae.runners.processes import Processes
 from horae.runners.threads import Threads
-from horae.store.port import Passed, Store
+from horae.store.port import Passed, Store, ThreadKey
 from horae.store.repeat import repeated
 from horae.version import __version__
 
@@ -66,6 +68,7 @@ class Host:
     def __init__(self, loop: asyncio.AbstractEventLoop, tuning: Tuning) -> None:
         self.threads: ThreadPool = Threads(loop)
         self.processes = Processes(loop, memory_limit=tuning.process_memory, tee=tuning.tee)
+        self.watchdog: Watchdog = WatchdogThread()
 
     def background(self) -> AbstractContextManager[None]:
         """Around the start of loops that only look after things: nothing that is due waits for them."""
@@ -102,6 +105,9 @@ class Engine:
         self._given = (slots, tuning)
         self._progress = Alarm(loop)
         self._forced = asyncio.Event()
+        self.process_ends = False
+        """Whether the process ends when this engine has stopped, and with it whatever thread is left: until then such a
+        thread counts. In a program that goes on nobody could say when it has ended."""
         self._left = False
         self._loops: list[asyncio.Task[None]] = []
         self._capture = Capture(tee=tuning.tee)
@@ -118,16 +124,29 @@ class Engine:
         self.completer = Completer(shared, self.runner, self._run_ended, self._slot_freed)
         self.overlong = OverlongReporter(shared)
         self.keeper = Keeper(
-            shared, self.runner, self.completer, self.dispatcher, self.overlong, self._rejoin, self._retune
+            shared,
+            self.runner,
+            self.completer,
+            self.dispatcher,
+            self.overlong,
+            self._rejoin,
+            self._retune,
+            self._host.watchdog,
         )
         self.keeper.name = name
         self.learner = Learner(shared, inline=host is not None)
         self._tools = tools
-        self._reported = (registry.names, registry.sandbox, tuning.take_over_after)
+        self._reported = (registry.names, registry.sandbox, self.keeper.rhythm)
         self.keeper.describe = self._describe
+        self.keeper.owner_limits = lambda: self._given[1].owner_limits
         self.runner.owner = self.completer
-        self.runner.opener = lambda run, limit: store.transact(
-            self.node, run.run_id, run.claim.run_no, run.claim.fence, limit
+        self.runner.opener = lambda run, limit, apart: store.transact(
+            self.node,
+            run.run_id,
+            run.claim.run_no,
+            run.claim.fence,
+            limit,
+            (run.claim.definition.spec.owner or LOCAL_NAME) if apart else None,
         )
         self.dispatcher.completer = self.completer
 
@@ -140,9 +159,15 @@ class Engine:
         if self.dispatcher.draining:
             self._progress.ring()
 
-    def _retune(self, set_by_system: Mapping[str, Any]) -> None:
-        """Takes up what ALTER SYSTEM has set; what was set back is again as the program has it."""
+    async def _retune(self, set_by_system: Mapping[str, Any]) -> None:
+        """Takes up what ALTER SYSTEM has set; what was set back is again as the program has it.
+
+        The node's row says what it stands by before the node goes by more, and only after it goes by less."""
         slots, tuning = retuned(self._given, set_by_system)
+        silence, heartbeat = self.keeper.rhythm
+        both = (max(silence, tuning.take_over_after), max(heartbeat, tuning.heartbeat))
+        if both != self._reported[2]:
+            await self._store.describe(self.node, self._details(both))
         self.ledger.slots = slots
         for part in (self.runner, self.dispatcher, self.completer, self.delivery, self.keeper):
             part.retune(tuning)
@@ -171,10 +196,12 @@ class Engine:
             self._begin("keeper", self.keeper.watch())
             self._begin("sweep", self.keeper.sweep())
             self._begin("retention", self.keeper.retain())
+            self._begin("publisher", self.keeper.publisher.run())
             self._begin("learning", self.learner.run(self.dispatcher.stir))
         self._begin("completer", self.completer.run())
         self._begin("hooks", self.delivery.run())
         self._begin("dispatcher", self.dispatcher.run(self.keeper))
+        self.keeper.watchdog.start(self.keeper.late)
         self._store.observe(self._passed)
         self._stream.emit(EngineStarted(str(self.node), self._name, totals.jobs_enabled, self.ledger.slots))
         if self._registry.sandbox is not None:
@@ -185,15 +212,22 @@ class Engine:
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._loops.append(self._loop.create_task(self._guarded(name, work), name=f"horae {name}"))
 
-    async def _join(self) -> None:
+    async def _join(self, working: Collection[ThreadKey] = ()) -> None:
         for part in (self.dispatcher, self.completer, self.delivery, self.keeper):
             part.node = self.node
         details = self._details()
-        await repeated(lambda: self._store.join(self.node, name=self._name, details=details))
 
-    def _details(self) -> dict[str, Any]:
+        async def join() -> None:
+            sent_at = self.keeper.watchdog.clock()
+            await self._store.join(self.node, name=self._name, details=details, working=working)
+            self.keeper.watchdog.confirm(sent_at)
+
+        await repeated(join)
+
+    def _details(self, rhythm: tuple[float, float] | None = None) -> dict[str, Any]:
         """What the node says of itself."""
-        self._reported = (self._registry.names, self._registry.sandbox, self.keeper.silence)
+        silence, heartbeat = rhythm or self.keeper.rhythm
+        self._reported = (self._registry.names, self._registry.sandbox, (silence, heartbeat))
         sandbox = {} if self._registry.sandbox is None else {"sandbox": self._registry.sandbox}
         return {
             "host": socket.gethostname(),
@@ -203,7 +237,8 @@ class Engine:
             "handlers": sorted(self._registry.names)[:MOST_REPORTED],
             "modules": list(self._given[1].modules),
             "hooks": sorted(self._caller.hooks.completing())[:MOST_REPORTED],
-            "silence": self.keeper.silence,
+            "silence": silence,
+            "heartbeat": heartbeat,
             **sandbox,
         }
 
@@ -223,7 +258,7 @@ class Engine:
         before = self._registry.sandbox
         if self._tools is not None and self._tools.external.enabled:
             self._registry.able(*await self._tools.abilities())
-        if (self._registry.names, self._registry.sandbox, self.keeper.silence) == self._reported:
+        if (self._registry.names, self._registry.sandbox, self.keeper.rhythm) == self._reported:
             return
         await self._store.describe(self.node, self._details())
         if self._registry.sandbox is None:
@@ -258,10 +293,14 @@ class Engine:
         self.delivery.stir()
 
     async def _rejoin(self) -> None:
+        # They were asked to stop, and work until they do: nobody is to start them anew beside that unasked.
+        working = [attempt.key for attempt in self.ledger.attempts]
         gone, self.node = self.node, uuid4()
-        with suppress(StoreError):
-            await self._store.leave(gone)
-        await self._join()
+        try:
+            await self._join(working)
+        finally:
+            with suppress(StoreError):
+                await self._store.leave(gone)
 
     async def _listen(self) -> None:
         seen = 0
@@ -293,7 +332,8 @@ class Engine:
     # ---- stopping ----------------------------------------------------------------------------------------------------
 
     def force(self) -> None:
-        """No more patience: what is still at work is cut now."""
+        """No more patience: what is still at work is cut now, and the process ends."""
+        self.process_ends = True
         self._forced.set()
         self._progress.ring()
 
@@ -355,7 +395,7 @@ class Engine:
             await self._progress.wait(limit)
 
     async def _leave(self) -> None:
-        await self._store.leave(self.node)
+        await self._store.leave(self.node, working=self.process_ends and self.ledger.has_threads)
 
     async def _bounded(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
         """Waits for `work`, but no longer than `seconds`, and a second at most once patience is over."""
@@ -383,6 +423,7 @@ class Engine:
         await asyncio.gather(*(task for task in loops if task.done()), return_exceptions=True)
 
     async def _close(self) -> None:
+        self.keeper.watchdog.close()
         self.dispatcher.close()
         self.runner.close()
         self.delivery.drop()

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from horae.core.liveness import Sight, Watch, observe
+from horae.core.instant import rfc3339
+from horae.core.liveness import BROKEN, Memory, Sight, observe
+from horae.core.shares import Limits
 from horae.engine.completer import Completer
 from horae.engine.dispatcher import Dispatcher, Recovery
 from horae.engine.overlong import OverlongReporter
 from horae.engine.parts import Part, Shared
+from horae.engine.publisher import HeadPublisher
 from horae.engine.runner import Runner
+from horae.engine.tools import Kept
+from horae.engine.tuning import Tuning
 from horae.engine.wakeup import Alarm
-from horae.errors import StoreConflict, StoreError
+from horae.engine.watchdog import Watchdog
+from horae.errors import SecretError, StoreConflict, StoreError, StoreUnavailable
 from horae.events import (
+    ClockSetBack,
     HeartbeatLate,
     HistoryDeleted,
     LoopFailed,
@@ -28,13 +36,24 @@ from horae.events import (
     NodeExpelled,
     RunsReaped,
     RunsSwept,
+    TrailSealed,
 )
+from horae.security.audit_key import seal_all
+from horae.security.head_file import SeenHead
+from horae.security.keys import Keyring
+from horae.store.port import Pulse, ThreadKey
+from horae.store.vault import Head
 
 JUMP = 0.5
 """A store's clock that moved this much against ours has been set: the alarm is set anew."""
 SECONDS_A_DAY = 86_400
+TRIES_BEFORE_LATE = 3
+"""How often a heartbeat that hangs is tried before the node stops its work."""
 DELETED_AT_ONCE = 5000
 SEALED_AT_ONCE = 5000
+DIGESTED_EVERY = 600.0
+"""Seconds after which rights are read also where the database has noted no change: who writes to its tables by hand may
+keep it from noting that."""
 ROUND_OVER = 2.0
 """Seconds that a round may go on after its loop was told to end."""
 
@@ -50,9 +69,12 @@ class Keeper(Part, Recovery):
         dispatcher: Dispatcher,
         overlong: OverlongReporter,
         rejoin: Callable[[], Awaitable[None]],
-        retune: Callable[[Mapping[str, Any]], None],
+        retune: Callable[[Mapping[str, Any]], Awaitable[None]],
+        watchdog: Watchdog,
     ) -> None:
         super().__init__(shared)
+        self.watchdog = watchdog
+        watchdog.limit(shared.tuning.late_after)
         self._runner = runner
         self._completer = completer
         self._dispatcher = dispatcher
@@ -64,10 +86,21 @@ class Keeper(Part, Recovery):
         self.name: str | None = None
         """What the node was started with: --node, Horae(node=…)."""
         self.describe: Callable[[], Awaitable[None]]
+        self.owner_limits: Callable[[], Limits] = Limits
+        """What this node is configured with, whatever ALTER SYSTEM says."""
         self.alarm = Alarm(self._loop)
         self._beaten = self._loop.time()
-        self._watched: dict[str, Watch] = {}
+        self._memory = Memory()
         self._suspects = False
+        self._set_back = False
+        self.publisher = HeadPublisher(
+            shared.tuning.audit_head_file, shared.tuning.audit_head_webhook, self._stream.emit
+        )
+        self._head: Head | None = None
+        """The newest seal that was told of."""
+        self._digested: float | None = None
+        """When rights were read whether or not the database had noted a change of them."""
+        self._reaped: float | None = None
         self._dead: tuple[str, str | None] | None = None
         """The node that is being taken over from, with its name."""
         # Made with the engine: what is asked to stop is given time as tasks are, which a simulation passes through; its
@@ -86,9 +119,16 @@ class Keeper(Part, Recovery):
             await self._kept("heartbeat", self.pulse)
 
     @property
-    def silence(self) -> float:
-        """Seconds without a heartbeat after which others may take this node for dead."""
-        return self._tuning.take_over_after
+    def rhythm(self) -> tuple[float, float]:
+        """Seconds without a heartbeat after which others may take this node for dead, and between two heartbeats."""
+        return self._tuning.take_over_after, self._tuning.heartbeat
+
+    def retune(self, tuning: Tuning) -> None:
+        if tuning.heartbeat < self._tuning.heartbeat:
+            # The next one would still come as late as they used to.
+            self.alarm.ring()
+        super().retune(tuning)
+        self.watchdog.limit(tuning.late_after)
 
     def stir(self) -> None:
         if self._ledger.runs:
@@ -96,22 +136,20 @@ class Keeper(Part, Recovery):
 
     async def pulse(self) -> None:
         """One heartbeat, with everything claimed known; then what it says is done."""
-        late = self._loop.time() - self._beaten
-        if self._tuning.late_after is not None and late > self._tuning.late_after:
-            # Others may have taken this node's runs by now: stop before anything else.
-            self._stream.emit(HeartbeatLate(late))
-            for run in list(self._ledger.runs.values()):
-                self._as_engine.run(self._runner.release_run, run)
-            self._beaten = self._loop.time()
+        late = self.watchdog.overdue()
+        if late is not None:
+            self._stop_late(late)
         async with self._dispatcher.claiming:
             self._outage.suspicious = False
+            sent_at = self.watchdog.clock()
             try:
                 working = [attempt.key for attempt in self._ledger.attempts]
-                pulse = await self._store.heartbeat(self.node, self._ledger.known, working)
+                pulse = await self._beat(working)
             except BaseException:
                 self._outage.suspicious = True
                 raise
             self._beaten = self._loop.time()
+            self.watchdog.confirm(sent_at)
             self._outage.over()
             if pulse.expelled:
                 await self._expelled()
@@ -126,6 +164,29 @@ class Keeper(Part, Recovery):
                 self._as_engine.run(self._runner.stop_run, asked, reason)
         if abs(self._clock.note(pulse.now)) > JUMP or pulse.released:
             self._dispatcher.stir()
+
+    async def _beat(self, working: list[ThreadKey]) -> Pulse:
+        """A connection that hangs is given up while there is time to try another."""
+        limit = None if self._tuning.late_after is None else self._tuning.late_after / TRIES_BEFORE_LATE
+        try:
+            async with asyncio.timeout(limit):
+                return await self._store.heartbeat(self.node, self._ledger.known, working)
+        except TimeoutError:
+            raise StoreUnavailable(f"The store did not confirm a heartbeat within {limit:g} s") from None
+
+    def late(self, seconds: float) -> None:
+        """Called by the watchdog's thread. Sync tasks are asked to stop from there: the loop may be blocked."""
+        for attempt in list(self._ledger.attempts):
+            if attempt.stop is not None:
+                attempt.stop.asked = True
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._stop_late, seconds)
+
+    def _stop_late(self, seconds: float) -> None:
+        """Others may have taken this node's runs by now, or do so next: its work stops."""
+        self._stream.emit(HeartbeatLate(seconds))
+        for run in list(self._ledger.runs.values()):
+            self._as_engine.run(self._runner.release_run, run)
 
     async def _expelled(self) -> None:
         """Nothing this incarnation writes counts any more: everything stops, and another one begins."""
@@ -142,20 +203,44 @@ class Keeper(Part, Recovery):
         while True:
             if not await self._kept("keeper", self._look_after):
                 continue
-            # A lock that was just seen free is looked at again as soon as that would prove something.
-            grace = self._store.lock_grace + 0.1
-            await asyncio.sleep(min(grace, self._tuning.reap_every) if self._suspects else self._tuning.reap_every)
+            await asyncio.sleep(self._look_pause())
+
+    def _look_pause(self) -> float:
+        """Two looks in each heartbeat: a look counts for one heartbeat at most. A lock that was
+        just seen free is looked at again as soon as that would prove something."""
+        pause = min(self._tuning.reap_every, self._tuning.heartbeat / 2)
+        return min(pause, self._store.lock_grace + 0.1) if self._suspects else pause
 
     async def _look_after(self) -> None:
-        nodes = await self._store.nodes()
+        await self._look()
+        now = self._loop.time()
+        if self._reaped is None or now - self._reaped >= self._tuning.reap_every:
+            reaped = await self._store.reap()
+            self._reaped = now
+            if reaped:
+                self._stream.emit(RunsReaped(reaped))
+
+    async def _look(self) -> None:
+        """Looks at the other nodes, and takes over from those that are dead."""
+        asked_at = self.watchdog.clock()
+        try:
+            nodes = await self._store.nodes()
+        except BaseException:
+            self._memory = BROKEN
+            raise
         sights = [
-            Sight(each.node, each.counter, each.lock_free, each.silence)
+            Sight(each.node, each.counter, each.lock_free, each.silence, each.heartbeat)
             for each in nodes
             if each.state == "ALIVE" and each.node != str(self.node)
         ]
-        released = self._store.lock_grace
-        self._watched, dead = observe(
-            self._watched, sights, self._loop.time(), released=released, silence=self._tuning.take_over_after
+        self._memory, dead = observe(
+            self._memory,
+            sights,
+            self.watchdog.clock(),
+            asked_at=asked_at,
+            apart=self._tuning.heartbeat,
+            released=self._store.lock_grace,
+            silence=self._tuning.take_over_after,
         )
         names = {each.node: each.name for each in nodes}
         buried: set[str] = set()
@@ -164,6 +249,10 @@ class Keeper(Part, Recovery):
             self._dead = (node, names[node])
             try:
                 taken = await self._store.take_over(self.node, UUID(node), counter)
+            except StoreConflict:
+                # A session that the node left behind holds a row: the next look finds it gone, and the others are not
+                # kept waiting.
+                continue
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - what one node left must not keep the others, nor the reaper
@@ -171,12 +260,12 @@ class Keeper(Part, Recovery):
                 continue
             finally:
                 self._dead = None
+            if taken is None:
+                # It lives after all, or another node was first, which says so.
+                continue
             buried.add(node)
             self._stream.emit(NodeBuried(node, taken, names[node]))
         self._suspects = any(sight.lock_free and sight.node not in buried for sight in sights)
-        reaped = await self._store.reap()
-        if reaped:
-            self._stream.emit(RunsReaped(reaped))
         if failures:
             raise failures[0]
 
@@ -200,21 +289,42 @@ class Keeper(Part, Recovery):
             self._stream.emit(RunsSwept(swept))
         await self._overlong.look()
         if self._tools is not None:
+            await self._look_at_clock(self._tools.vault)
+        if self._tools is not None:
             await self._rounded(self._keep_trail)
+
+    async def _look_at_clock(self, catalog: Kept) -> None:
+        found = await catalog.set_back()
+        if found.until is not None and not self._set_back:
+            self._stream.emit(ClockSetBack(found.ahead, rfc3339(found.until), found.jobs[0].name))
+        self._set_back = found.until is not None
 
     async def _keep_trail(self) -> None:
         assert self._tools is not None
         await self.take_up_settings()
-        while await self._tools.vault.seal(SEALED_AT_ONCE) == SEALED_AT_ONCE:
-            await asyncio.sleep(0)
+        await self._tools.vault.keep_shares(self.owner_limits())
+        try:
+            keyring = self._tools.keyring()
+        except SecretError:
+            # What needs the key says so; the trail is sealed all the same.
+            keyring = Keyring()
+        thorough = self._digested is None or self._loop.time() - self._digested >= DIGESTED_EVERY
+        await seal_all(self._tools.vault, keyring, SEALED_AT_ONCE, thorough=thorough)
+        if thorough:
+            self._digested = self._loop.time()
+        head = await self._tools.vault.head()
+        if head is not None and head != self._head:
+            self._stream.emit(TrailSealed(*head))
+            self.publisher.offer(SeenHead(rfc3339(await self._store.now()), *head))
+        self._head = head
 
     async def take_up_settings(self) -> None:
         """Goes by what ALTER SYSTEM has set, if that is news."""
         if self._tools is not None and self._tools.obeys_system:
             system = await self._tools.vault.settings()
             if system != self._system:
+                await self._retune(system)
                 self._system = system
-                self._retune(system)
 
     async def retain(self) -> None:
         while self._tuning.job_history_retention_days is not None:

@@ -190,6 +190,11 @@ class Ledger:
         return max(0, min(self.slots - self.working - self.leftovers, 2 * self.slots - len(self.runs)))
 
     @property
+    def has_threads(self) -> bool:
+        """Whether a thread works on whose attempt was given up: nothing but the end of the process ends it."""
+        return any(attempt.abandoned and not attempt.can_be_killed for attempt in self.attempts)
+
+    @property
     def known(self) -> Mapping[str, int]:
         return {run_id: run.claim.fence for run_id, run in self.runs.items()}
 

@@ -28,7 +28,16 @@ from horae.engine.stopping import Stopping
 from horae.engine.told import as_json, kept
 from horae.engine.wakeup import Watch
 from horae.engine.works import Done, Works, blackened, in_database, is_ours
-from horae.errors import HoraeError, TaskCrashed, TaskNotFound, TaskRaised, TaskTimedOut, TransactionExpired, shown
+from horae.errors import (
+    HoraeError,
+    StoreUnavailable,
+    TaskCrashed,
+    TaskNotFound,
+    TaskRaised,
+    TaskTimedOut,
+    TransactionExpired,
+    shown,
+)
 from horae.events import (
     AttemptEnded,
     AttemptStarted,
@@ -58,7 +67,7 @@ class Runner(Stopping):
         self._processes = processes
         self.works = Works(shared.tools, shared.tuning.result_limit)
         self.owner: Owner
-        self.opener: Callable[[LiveRun, float], AbstractAsyncContextManager[Joined]]
+        self.opener: Callable[[LiveRun, float, bool], AbstractAsyncContextManager[Joined]]
         self.printing = Printing(self._loop, lambda chunk: self.owner.keep_output(chunk))
         self._watch = Watch(self._loop, self._expire_due)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -259,7 +268,12 @@ class Runner(Stopping):
 
     def _join(self, attempt: LiveAttempt) -> Joining:
         limit = self._tuning.transaction_limit or self._store.transaction_limit
-        attempt.joining = Joining(self._loop, lambda seconds: self.opener(attempt.run, seconds), limit)
+        write_limit = self._store.write_limit
+        if write_limit is not None:
+            write_limit = self._tuning.sqlite_write_limit or write_limit
+        attempt.joining = Joining(
+            self._loop, lambda seconds, apart: self.opener(attempt.run, seconds, apart), limit, write_limit
+        )
         return attempt.joining
 
     # ---- ending ------------------------------------------------------------------------------------------------------
@@ -304,6 +318,10 @@ class Runner(Stopping):
             late = f"took longer than its task_timeout{f'; {said}' if said else ''}"
             fault = Fault(late, TaskTimedOut.number, trace)
         joining = attempt.joining
+        if joining is not None and joining.lost and state in (_SUCCESS, _FAILED):
+            # The store failed, not the task; and a task that went on all the same has lost what it wrote.
+            state, value = AttemptState.LOST, None
+            fault = fault or Fault("run.transaction was lost with its connection", StoreUnavailable.number)
         if joining is not None and (joining.is_open or joining.expired):
             self._later(self._finish_joined(attempt, joining, state, value, fault))
             return

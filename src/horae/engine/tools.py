@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol
 
 from horae.core.external import ExternalPolicy
 from horae.core.needs import EXTERNAL, connection_need
+from horae.core.set_back import SetBack
 from horae.engine.programs import programs_refused
-from horae.security.access import Kept
+from horae.security import access
 from horae.security.keys import Keyring
 from horae.store.port import Rows
 
@@ -30,6 +31,12 @@ class Target(Protocol):
     async def run_text(self, sql: str, variables: Mapping[str, str], most: int) -> Rows:
         """Runs a job's text, all of it or nothing where the statements allow that, and says what it answered: rows of
         at most `most` characters. Cancelled, it stops the statement. Raises StatementFailed."""
+
+
+class Kept(access.Kept, Protocol):
+    """What a node's own work reads and writes of a catalog, beside runs."""
+
+    async def set_back(self, job: str | None = None) -> SetBack: ...
 
 
 @dataclass(frozen=True, slots=True)

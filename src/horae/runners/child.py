@@ -30,6 +30,7 @@ from horae.runners import outcome
 from horae.runners.messages import OUT_OF_MEMORY, Channel, ProcessWork
 from horae.runners.output import Capture, Output, keep_everything
 from horae.runners.run import Cancelled, Run, Stop
+from horae.security.concealing import conceal
 
 _PR_SET_PDEATHSIG = 1
 
@@ -40,6 +41,9 @@ def main(given: Mapping[str, Any]) -> None:
     for descriptor in (given["socket"], given["lifeline"]):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no names
     limit_memory(given["memory"])
+    if given["concealed"]:
+        # It has the node's environment and its task's secrets, and is the same user's.
+        conceal()
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # where it cannot, it is left as it is

@@ -206,6 +206,7 @@ class CommandHandle:
             "path": os.fsencode(program.arguments[0] if wrapper else program.path),
             "arguments": [os.fsencode(each) for each in program.arguments],
             "wrapper": [os.fsencode(each) for each in wrapper],
+            "hidden": [os.fsencode(each) for each in sandbox.hidden(policy)] if wrapper else [],
             "environment": {os.fsencode(name): os.fsencode(value) for name, value in variables.items()},
             "secrets": sandbox.secret_files(work),
             "identity": who,

@@ -204,8 +204,23 @@ def _become(given: dict[str, Any], program: int) -> None:
     checked, found = os.fstat(program), os.stat(given["path"])  # noqa: PTH116 - pathlib takes 10 ms to import
     if (checked.st_dev, checked.st_ino) != (found.st_dev, found.st_ino):
         raise Refused("the program was replaced by another after it had been checked")
-    path = given["wrapper"][0] if given["wrapper"] else given["path"]
-    os.execve(path, given["wrapper"] + arguments, environment)  # noqa: S606 - the allowlist has admitted it
+    if not given["wrapper"]:
+        os.execve(given["path"], arguments, environment)  # noqa: S606 - the allowlist has admitted it
+    wrapper = [*given["wrapper"], *_covers(given["hidden"]), b"--"]
+    os.execve(wrapper[0], wrapper + arguments, environment)  # noqa: S606 - the allowlist has admitted it
+
+
+def _covers(paths: list[bytes]) -> list[bytes]:
+    """How bubblewrap covers what is to be hidden: a folder by an empty one, a file by a device that cannot be opened
+    there. What this user cannot reach anyway is left out: bubblewrap could not reach it either."""
+    found = []
+    for path in paths:
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            continue
+        found += [b"--tmpfs", path] if stat.S_ISDIR(mode) else [b"--ro-bind", b"/dev/null", path]
+    return found
 
 
 def _text(name: bytes) -> str:

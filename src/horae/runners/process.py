@@ -11,11 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from horae.runners.messages import Channel
+from horae.security.concealing import is_concealed
 
 _LAST_WORDS = 1.0
 """Seconds between a process closing its socket and its end, before it is helped along."""
@@ -23,21 +24,32 @@ _LAST_LOOKS = 200
 _LONGEST_ARGUMENTS = 64 * 1024
 _BOOT = (
     "import json, sys; given = json.loads(sys.argv.pop()); sys.path[:] = given['path']; sys.argv[:] = given['argv']; "
-    "from horae.runners.child import main; main(given)"
+    "from horae.runners.{module} import main; main(given)"
 )
 
 
 class Process:
-    """A process that runs `horae.runners.child`, leader of a session and group of its own.
+    """A process that runs `main` of a module of this room, leader of a session and group of its own.
 
-    Nothing of ours but standard output and error is open in it: it is a new program, not a fork.
+    Nothing of ours but standard output and error is open in it: it is a new program, not a fork. Its environment is
+    ours, or the one that it is given.
     """
 
-    def __init__(self, *, memory: int, flush_every: float, tee: bool) -> None:
+    def __init__(
+        self,
+        *,
+        memory: int,
+        flush_every: float = 1.0,
+        tee: bool = True,
+        module: str = "child",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.uses = 0
         self.ready = False
         """It has said that it can take work."""
         self._given = {"memory": memory, "flush_every": flush_every, "tee": tee}
+        self._module = module
+        self._environment = environment
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._buried = False
@@ -92,14 +104,15 @@ class Process:
             "parent": os.getpid(),
             "socket": self._theirs.fileno(),
             "lifeline": self._their_lifeline,
+            "concealed": is_concealed(),
         }
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - what multiprocessing uses: -O, -W, -X and the like
         process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own code
-            [sys.executable, *flags, "-c", _BOOT, json.dumps(given)],
+            [sys.executable, *flags, "-c", _BOOT.replace("{module}", self._module), json.dumps(given)],
             stdin=subprocess.DEVNULL,
             pass_fds=(self._theirs.fileno(), self._their_lifeline),
             start_new_session=True,
-            env={**os.environ, "HORAE_CHILD": "1"},
+            env={**(os.environ if self._environment is None else self._environment), "HORAE_CHILD": "1"},
         )
         self._theirs.close()
         os.close(self._their_lifeline)

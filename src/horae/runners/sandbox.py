@@ -1,7 +1,7 @@
 """What a command has around it: its environment, its user, its directories, its limits and its namespaces.
 
-Nothing is inherited: the environment is put together anew, and a name that would change which code a program loads is
-refused unless the policy has it. Whoever a task asks to be can only be less than the node is, or what the policy says.
+Nothing is inherited: the environment is put together anew, of names that are allowed (`core.environment`). Whoever a
+task asks to be can only be less than the node is, or what the policy says.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import count
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from horae.core.environment import denial, handed_on
 from horae.core.external import SAFE_PATH, ExternalPolicy, Sandbox
-from horae.core.options import checked_variable
-from horae.errors import CommandRefused, InvalidDefinition, shown
+from horae.errors import CommandRefused, shown
 from horae.runners.confine import FIRST_SECRET
 
 BUBBLEWRAP_PLACES = "/usr/bin:/bin:/usr/local/bin"
@@ -29,14 +28,6 @@ PROBE_LIMIT = 10.0
 """Seconds that bubblewrap has to show that it works."""
 MARK = "HORAE_COMMAND"
 """The variable that tells a command's processes from all others: a new value each time one is started."""
-LOADERS = (
-    *("LD_*", "DYLD_*", "PATH", "IFS", "ENV", "CDPATH", "GLOBIGNORE", "PS4", "SHELLOPTS", "BASHOPTS", "BASH_*"),
-    *("PYTHON*", "PERL*", "RUBY*", "NODE_*", "JAVA_*", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "LUA_*"),
-    *("GCONV_PATH", "LOCPATH", "NLSPATH", "GLIBC_TUNABLES", "MALLOC_*", "GETCONF_DIR", "HOSTALIASES", "RES_OPTIONS"),
-    *("RESOLV_*", "LOCALDOMAIN", "NIS_PATH", "TZDIR", "GIT_*", "SSH_ASKPASS", "EDITOR", "VISUAL", "PAGER", "ZDOTDIR"),
-)
-"""Names that decide which code a program loads or starts; a task may set one only if the policy names it too."""
-_RESERVED = "HORAE_*"
 _LONGEST_SECRET = 65_536
 """What a pipe holds."""
 
@@ -90,11 +81,11 @@ Identity = tuple[int, int, list[int]]
 
 def environment(work: CommandWork, policy: ExternalPolicy, here: Mapping[str, str], mark: str) -> dict[str, str]:
     """All variables of the command. `here` is the node's own environment."""
-    found = {name: here[name] for name in policy.environment if name in here}
+    found = {name: here[name] for name in handed_on(here, policy.environment)}
     for name, value in (*work.env.items(), *((each.variable, each.value) for each in work.secrets)):
-        _check_variable(name, policy)
-        if "\0" in value:
-            raise CommandRefused(f"The value of the environment variable {name} has a NUL character")
+        denied = denial(name, value, policy.environment, policy.variables)
+        if denied is not None:
+            raise CommandRefused(denied.message, hint=denied.hint)
     found.update(work.env)
     found.update(policy.variables)
     found.setdefault("PATH", SAFE_PATH)
@@ -105,22 +96,6 @@ def environment(work: CommandWork, policy: ExternalPolicy, here: Mapping[str, st
         found[secret.variable] = f"/dev/fd/{next(numbers)}" if secret.as_file else secret.value
     own = {"JOB_NAME": work.job_name, "RUN_ID": work.run_id, "ATTEMPT": str(work.attempt)}
     return found | {f"HORAE_{name}": value for name, value in own.items()} | {MARK: mark}
-
-
-def _check_variable(name: str, policy: ExternalPolicy) -> None:
-    try:
-        checked_variable(name)
-    except InvalidDefinition as error:
-        raise CommandRefused(error.message, hint=error.hint) from error
-    if fnmatchcase(name, _RESERVED):
-        raise CommandRefused(f"The environment variable {name} cannot be set: names with HORAE_ are ours")
-    if name in policy.environment or name in policy.variables:
-        return
-    if any(fnmatchcase(name, pattern) for pattern in LOADERS):
-        raise CommandRefused(
-            f"The environment variable {name} cannot be set by a job: it decides which code a program loads",
-            hint=f"Where jobs must set it, list {name} in environment under [external] in the configuration.",
-        )
 
 
 def identity(work: CommandWork, policy: ExternalPolicy) -> Identity | None:
@@ -150,6 +125,26 @@ def identity(work: CommandWork, policy: ExternalPolicy) -> Identity | None:
         raise CommandRefused(f"User {shown(user.pw_name)} is not in group {shown(work.group)}")
     chosen = user.pw_gid if group is None else group
     return user.pw_uid, chosen, sorted({chosen, *groups})
+
+
+def may_read(path: str, who: Identity | None) -> bool:
+    """Whether modes let somebody (None: this process) read what is at a path, also if it is not there yet but could be
+    read where it would be. Root reads everything."""
+    if who is None:
+        return not os.path.exists(path) or os.access(path, os.R_OK)  # noqa: PTH110 - the path is text throughout
+    user, _, groups = who
+    if user == 0:
+        return True
+    real = PurePosixPath(os.path.realpath(path))
+    for step, bit in (*((each, 1) for each in reversed(real.parents)), (real, 4)):
+        try:
+            found = os.stat(step)  # noqa: PTH116 - the path is text throughout
+        except OSError:
+            continue
+        shift = 6 if found.st_uid == user else 3 if found.st_gid in groups else 0
+        if not found.st_mode & (bit << shift):
+            return False
+    return True
 
 
 def _user(name: str) -> pwd.struct_passwd:
@@ -223,8 +218,9 @@ def _inside(what: str, path: str, directories: tuple[str, str], *, is_file: bool
 def wrapper(policy: ExternalPolicy, who: Identity | None, place: Places, program: str) -> list[str]:
     """The command line that gives a command its own namespaces; none where the policy has none.
 
-    Everything can be read as before, nothing can be written to but the working directory and a /tmp of its own; other
-    processes are not to be seen. The network stays as it is.
+    Everything else can be read as before, nothing can be written to but the working directory and a /tmp of its own;
+    other processes are not to be seen. The network stays as it is. What the policy hides is added by the launcher, as
+    whoever the command runs as: only what that user can reach can be covered, and need be.
     """
     trouble = _lacking(policy, who)
     if trouble is not None:
@@ -243,8 +239,12 @@ def wrapper(policy: ExternalPolicy, who: Identity | None, place: Places, program
         place.directory,
         "--chdir",
         str(PurePosixPath(place.directory, *place.below)),
-        "--",
     ]
+
+
+def hidden(policy: ExternalPolicy) -> list[str]:
+    """What a command in namespaces does not see, by the paths that it is reached by once links are resolved."""
+    return sorted({os.path.realpath(each) for each in policy.hidden})
 
 
 _NAMESPACES = (

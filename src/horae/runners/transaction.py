@@ -13,7 +13,8 @@ from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from horae.errors import Conflict, HoraeError, TransactionExpired
+from horae.core.access import LOCAL_NAME
+from horae.errors import Conflict, HoraeError, StoreUnavailable, TransactionExpired
 from horae.runners.waiting import awaited
 from horae.store.port import Joined, Rows, Settled, Settlement
 from horae.store.vault import Identity
@@ -22,17 +23,20 @@ Answer = TypeVar("Answer")
 
 current: ContextVar[Joining | None] = ContextVar("horae_transaction", default=None)
 
-Opener = Callable[[float], AbstractAsyncContextManager[Joined]]
-"""Opens one that is to last no longer than so many seconds."""
+Opener = Callable[[float, bool], AbstractAsyncContextManager[Joined]]
+"""Opens one that is to last no longer than so many seconds; or, if `True`, one for text of others apart, which is to
+write no longer."""
 
 
 class Joining:
     """One attempt's transaction: nothing until the first statement, then open until it is committed or rolled back."""
 
     __slots__ = (
+        "_apart",
         "_context",
         "_ended",
         "_ends_at",
+        "_is_apart",
         "_joined",
         "_limit",
         "_lock",
@@ -41,9 +45,14 @@ class Joining:
         "_over",
         "_timer",
         "expired",
+        "lost",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, opener: Opener, limit: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, opener: Opener, limit: float, write_limit: float | None = None
+    ) -> None:
+        """`write_limit` is for text of others where the store runs it apart; None: it is limited as all else."""
+        self._apart = write_limit
         self._loop = loop
         self._open = opener
         self._limit = limit
@@ -54,7 +63,10 @@ class Joining:
         self._timer: asyncio.TimerHandle | None = None
         self._over: asyncio.Task[None] | None = None
         self.expired = False
+        self.lost = False
+        """Whether the store was away while it was used: nothing of it was written, and nothing more can be."""
         self._ended = False
+        self._is_apart = False
 
     @property
     def is_open(self) -> bool:
@@ -65,36 +77,54 @@ class Joining:
 
     async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
         """A SQL job's whole text, as somebody; see `Joined.run_text`."""
+        if self._apart is not None and identity.name != LOCAL_NAME and self._joined is None:
+            self._limit, self._is_apart = self._apart, True
         return await self._within(lambda joined: joined.run_text(sql, identity, most))
 
     async def _within(self, work: Callable[[Joined], Awaitable[Answer]]) -> Answer:
         async with self._lock:
-            if self._joined is None:
-                await self._begin()
-            if self._ended:
-                # It ended while this one was being opened.
-                await self._close()
-                raise self._too_late()
-            joined = self._joined
-            assert joined is not None
             try:
-                async with asyncio.timeout_at(self._ends_at):
-                    return await work(joined)
-            except TimeoutError:
+                return await self._do(work)
+            except StoreUnavailable:
+                self.lost = True
                 await self._close()
-                self.expired = True
-                raise self._too_long() from None
+                raise
+
+    async def _do(self, work: Callable[[Joined], Awaitable[Answer]]) -> Answer:
+        if self._joined is None:
+            await self._begin()
+        if self._ended:
+            # It ended while this one was being opened.
+            await self._close()
+            raise self._too_late()
+        joined = self._joined
+        assert joined is not None
+        if self._is_apart:
+            # Reading takes as long as the job lets it; writing ends itself.
+            return await work(joined)
+        try:
+            async with asyncio.timeout_at(self._ends_at):
+                return await work(joined)
+        except TimeoutError:
+            await self._close()
+            self.expired = True
+            raise self._too_long() from None
 
     async def _begin(self) -> None:
         if self.expired:
             raise self._too_long()
         if self._ended:
             raise self._too_late()
-        context = self._open(self._limit)
+        if self.lost:
+            raise StoreUnavailable(
+                "run.transaction was lost with its connection", hint="The attempt ends as LOST and is tried again."
+            )
+        context = self._open(self._limit, self._is_apart)
         self._joined = await context.__aenter__()
         self._context = context
         self._ends_at = self._loop.time() + self._limit
-        self._timer = self._loop.call_later(self._limit, self._expire)
+        if not self._is_apart:
+            self._timer = self._loop.call_later(self._limit, self._expire)
 
     def _expire(self) -> None:
         self.expired = True

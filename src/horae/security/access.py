@@ -7,13 +7,16 @@ owner could still make it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NoReturn, Protocol
 from weakref import WeakKeyDictionary
 
 from horae.core import access
 from horae.core.access import LOCAL, LOCAL_NAME, Grant, Missing, Needs, ObjectKind, Principal, Privilege
 from horae.core.job import JobSpec, TaskSpec, job_not_found
+from horae.core.sight import Sight, sight_of
 from horae.errors import AccessDenied, HoraeError, IdentityRevoked, JobNotFound, VersionConflict, shown
 from horae.security.flood import Flood
 from horae.store.board import Seen, VersionRecord
@@ -21,10 +24,18 @@ from horae.store.port import JobRecord
 from horae.store.vault import Identity, Vault
 
 _ASK = "An administrator can give it: "
-ROWS = 60
+ROWS = 20
 ROW_SECONDS = 10.0
-"""Each user's refusals leave so many rows at once, and then one in so many seconds, which tells how many had none."""
-_floods: WeakKeyDictionary[object, dict[str, Flood]] = WeakKeyDictionary()
+"""A user's refusals of one action on one object leave so many rows at once, and then one in so many seconds, which
+tells how many had none."""
+MOST_BUCKETS = 100
+"""Actions and objects of one user that are told apart; what is refused beyond them shares one allowance."""
+_AMOUNTS_TO = {
+    Privilege.EXECUTE_JOB: "change when it runs",
+    Privilege.DROP_JOB: "change it so that it is dropped at its end",
+}
+_Bucket = tuple[str, str]
+_floods: WeakKeyDictionary[object, dict[str, dict[_Bucket, Flood]]] = WeakKeyDictionary()
 
 
 class Kept(Vault, Protocol):
@@ -96,6 +107,13 @@ class Gate:
             job=name if grant.kind is ObjectKind.JOB else "",
         )
 
+    async def require_sight(self, table: str, action: str) -> None:
+        """Lets pass whoever may read that table of the catalog: the same table of rights holds for SELECT."""
+        if sight_of(table) is Sight.VIEWERS:
+            await self.require(Privilege.VIEW_JOB_HISTORY, action=action)
+        else:
+            await self.require_admin(action)
+
     async def require_admin(self, action: str) -> None:
         if not self.is_open:
             await self._refuse(
@@ -128,19 +146,24 @@ class Gate:
         owner = found[0].owner if found else None
         await self.require(Privilege.VIEW_JOB_HISTORY, name or "", owner=owner, action="read what its runs printed")
 
-    async def define(self, spec: JobSpec, present: JobRecord | None) -> None:
-        """Lets pass whoever may make this job, or make `present` into it. What a job does, and as whom, only its owner
-        and administrators may change, whatever was granted to others: it is done with the owner's rights."""
+    async def define(
+        self, spec: JobSpec, present: JobRecord | None, *, defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """Lets pass whoever may make this job, or make `present` into it, under these defaults of the scheduler; None:
+        those that it has. What a job does, and as whom, only its owner and administrators may change, whatever was
+        granted to others: it is done with the owner's rights."""
         if self.is_open:
             return
         if present is not None:
             await self.require(Privilege.ALTER_JOB, spec.name, owner=present.owner, action="change it")
+            await self._require_more(spec, present, defaults)
         else:
             await self.require(Privilege.CREATE_JOB, action=f"create the job {shown(spec.name)}")
             await self._require_free(spec.name)
         if spec.owner not in (None, self.who.name if present is None else present.owner):
             await self.require_admin(f"give the job {shown(spec.name)} to {shown(spec.owner)}")
         was = None if present is None else present.definition.spec
+        await self._require_dependencies(spec, () if was is None else was.depends_on)
         if was is not None and access.does_the_same(spec, was):
             return
         if present is not None:
@@ -160,10 +183,35 @@ class Gate:
                 job=spec.name,
             )
 
-    async def objection(self, spec: JobSpec, present: JobRecord | None) -> HoraeError | None:
+    async def _require_more(self, spec: JobSpec, present: JobRecord, defaults: Mapping[str, Any] | None) -> None:
+        """Lets pass whoever holds what this change takes besides ALTER JOB."""
+        if present.owner == self.who.name:
+            return
+        was = present.definition
+        if defaults is None:
+            last = await self._vault.versions(spec.name, limit=1)
+            defaults = last[0].defaults if last else {}
+        if spec.schedule is not None:
+            # As it is kept: what is said without a start counts from where it did.
+            spec = replace(spec, schedule=spec.schedule.anchored(present.created_at))
+        for privilege in access.also_takes(spec, spec.effective(defaults), was.spec, was.settings):
+            action = _AMOUNTS_TO[privilege]
+            await self.require(privilege, spec.name, owner=present.owner, action=action)
+
+    async def _require_dependencies(self, spec: JobSpec, known: Collection[str]) -> None:
+        """Lets pass whoever may look at each job that this one is to wait for and did not before: when it starts tells
+        how that one ended. A job that is not there is refused by the store, unless it comes with this one."""
+        added = [name for name in spec.depends_on if name not in known]
+        for other in await self._vault.jobs(added) if added else ():
+            action = f"have the job {shown(spec.name)} depend on it"
+            await self.require(Privilege.VIEW_JOB_HISTORY, other.name, owner=other.owner, action=action)
+
+    async def objection(
+        self, spec: JobSpec, present: JobRecord | None, *, defaults: Mapping[str, Any] | None = None
+    ) -> HoraeError | None:
         """What `define` would raise; nothing is written of it, for nothing was tried."""
         try:
-            await _Asked(self._vault, self.who).define(spec, present)
+            await _Asked(self._vault, self.who).define(spec, present, defaults=defaults)
         except (AccessDenied, VersionConflict, JobNotFound) as error:
             return error
         return None
@@ -187,7 +235,10 @@ class Gate:
 
     async def note_refusal(self, error: AccessDenied) -> None:
         """Writes the audit row of a refusal; also of one whose own was undone. Of a flood, it writes a few."""
-        more = _flood(self._vault, self.who.name).admits()
+        details = error.details
+        # One action refused very often must not hide that another was refused.
+        bucket = (str(details.get("action", "")), str(details.get("name") or details.get("job") or ""))
+        more = _flood(self._vault, self.who.name, bucket).admits()
         if more is None:
             return
         job = error.details.get("job") or None
@@ -196,13 +247,34 @@ class Gate:
         told = {**details, **more}
         await self._vault.note("ACCESS_DENIED", by=self.who.name, outcome="REFUSED", job=job, details=told)
 
+    async def refuse(
+        self,
+        message: str,
+        *,
+        hint: str,
+        action: str,
+        name: str,
+        kind: type[AccessDenied] = AccessDenied,
+        details: Mapping[str, Any] = MappingProxyType({}),
+    ) -> NoReturn:
+        """Refuses what no right is enough for."""
+        await self._refuse(message, hint=hint, details={"action": action, "name": name, **details}, kind=kind)
+
     def _lacks(self, grant: Grant) -> str:
         if not self.who.is_enabled:
             return "the user is disabled"
         return f"{access.named_grant(grant)} is missing"
 
-    async def _refuse(self, message: str, *, hint: str, details: Mapping[str, str], job: str = "") -> None:
-        error = AccessDenied(message, hint=hint, details={"user": self.who.name, **details, "job": job})
+    async def _refuse(
+        self,
+        message: str,
+        *,
+        hint: str,
+        details: Mapping[str, Any],
+        job: str = "",
+        kind: type[AccessDenied] = AccessDenied,
+    ) -> NoReturn:
+        error = kind(message, hint=hint, details={"user": self.who.name, **details, "job": job})
         await self.note_refusal(error)
         raise error
 
@@ -216,9 +288,16 @@ class _Asked(Gate):
         """Nobody was refused anything."""
 
 
-def _flood(vault: object, name: str) -> Flood:
+def _flood(vault: object, name: str, bucket: _Bucket) -> Flood:
     """For as long as a process has the catalog open: gates come and go with each request."""
-    return _floods.setdefault(vault, {}).setdefault(name, Flood(ROWS, ROW_SECONDS))
+    buckets = _floods.setdefault(vault, {}).setdefault(name, {})
+    if bucket not in buckets and len(buckets) >= MOST_BUCKETS:
+        idle = next((each for each, flood in buckets.items() if flood.is_rested), None)
+        if idle is None:
+            bucket = ("", "")
+        else:
+            del buckets[idle]
+    return buckets.setdefault(bucket, Flood(ROWS, ROW_SECONDS))
 
 
 async def identity(

@@ -19,6 +19,12 @@ class Flood:
         self._at = clock()
         self._unwritten = 0
 
+    @property
+    def is_rested(self) -> bool:
+        """Whether it is as good as new: everything has its row, and as many may come at once as at first."""
+        left = self._left + (self._clock() - self._at) / self._seconds
+        return not self._unwritten and left >= self._rows
+
     def admits(self) -> dict[str, int] | None:
         """None: this one goes without a row. Otherwise what its row is to tell besides: how many went without one
         before it, if any did."""

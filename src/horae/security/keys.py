@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from horae.errors import HoraeError, SecretError, shown
+from horae.security.audit_key import rewrap
+from horae.security.concealing import take
 
 if TYPE_CHECKING:
     from horae.store.vault import SecretRecord, Vault
@@ -34,8 +36,7 @@ _ROUNDS = 20
 _MOST_READ = 4096
 _COMMAND_SECONDS = 30
 _MAKE_ONE = (
-    "Make one: `horae secret key > horae.key`, then chmod 600 horae.key, and name it as key_file under [secrets] "
-    "in the configuration."
+    "Make one: `horae secret key --out horae.key`, and name it as key_file under [secrets] in the configuration."
 )
 
 
@@ -122,7 +123,9 @@ def load_keyring(
     environment: Mapping[str, str] | None = None,
 ) -> Keyring:
     """The keys that a configuration names, read now. Nothing named gives a keyring without keys. Blocks while the
-    command runs. Raises SecretError for whatever cannot be read or is no key."""
+    command runs. Raises SecretError for whatever cannot be read or is no key.
+
+    A key in this process' own environment is taken out of it; `environment` stands for another one, left as it is."""
     named = [each for each in (key_file, key_environment, key_command) if each]
     if len(named) > 1:
         raise SecretError("Several sources are named for the master key", hint="Keep one of them under [secrets].")
@@ -130,7 +133,10 @@ def load_keyring(
     if key_file:
         current = key_from_file(key_file)
     elif key_environment:
-        current = key_from_environment(key_environment, os.environ if environment is None else environment)
+        if environment is None:
+            taken = take(key_environment)
+            environment = {} if taken is None else {key_environment: taken}
+        current = key_from_environment(key_environment, environment)
     elif key_command:
         current = key_from_command(key_command)
     return Keyring(current, *(key_from_file(each) for each in older_key_files))
@@ -211,6 +217,7 @@ async def rotate(vault: Vault, keyring: Keyring, by: str) -> int:
                 hint=failed[0].hint,
             )
         if not lost:
+            await rewrap(vault, keyring)
             return done
     raise SecretError(f"Secrets keep changing: {done} were encrypted anew, some were not", hint="Repeat it.")
 

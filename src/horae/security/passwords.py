@@ -72,6 +72,11 @@ def matches(password: str, kept: str) -> bool:
         return False
 
 
+async def matches_apart(password: str, kept: str) -> bool:
+    """As `matches`, for an event loop, which goes on meanwhile."""
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, matches, password, kept)
+
+
 def needs_rehash(kept: str, *, cost: Cost = DEFAULT_COST) -> bool:
     """Whether a hash was made at another cost than today's, or is none."""
     from argon2.exceptions import InvalidHashError

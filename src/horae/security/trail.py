@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from horae.core.trail import BEGINNING
+from horae.core.trail import BEGINNING, is_keyed
 from horae.errors import InvalidInput, shown
+from horae.security.cut import cut_off
+from horae.security.defined import Defined
 from horae.security.displaced import Displaced, gaps, own_digest
 from horae.security.executed import Executed
 from horae.security.findings import Finding, Findings, Kind, told_list, told_places, told_row
+from horae.security.held import Held
 from horae.security.seals import MOST_UNDER_ONE, Before, judge
 from horae.store.vault import AuditRow, SealRow, Vault
 
@@ -36,6 +39,10 @@ class Verification:
     seals: int
     unsealed: int
     head: str
+    keyed: int = 0
+    """Seals that have a code under the audit key; the others are unkeyed."""
+    is_checked: bool = False
+    """Whether those codes were checked: whoever has no master key cannot."""
     findings: tuple[Finding, ...] = ()
     count: int = 0
 
@@ -45,18 +52,28 @@ class Verification:
 
 
 async def verify(
-    vault: Vault, *, head: str | None = None, progress: Callable[[int], None] | None = None
+    vault: Vault,
+    *,
+    head: str | None = None,
+    heads: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
+    key: bytes | None = None,
 ) -> Verification:
     """Goes through the whole trail. `head` is a digest that an earlier verification gave, and that some seal must still
-    have; `progress` is told how many rows were read so far. Raises InvalidInput for a head that is no digest."""
-    if head is not None:
-        head = head.strip().lower()
-        if len(head) != len(BEGINNING) or head.strip("0123456789abcdef"):
-            raise InvalidInput(
-                f"Invalid head {shown(head)}: must be a digest of {len(BEGINNING)} hex digits",
-                hint="Give the one that `horae audit verify` told.",
-            )
-    return await _Verifying(vault, head, progress).run()
+    have, `heads` more of them, the newest last; `progress` is told how many rows were read so far; `key` is the audit
+    key, for whoever has it. Raises InvalidInput for a head that is no digest."""
+    wanted = [_checked_head(each) for each in (*heads, *([] if head is None else [head]))]
+    return await _Verifying(vault, wanted, progress, key).run()
+
+
+def _checked_head(head: str) -> str:
+    found = head.strip().lower()
+    if len(found) != len(BEGINNING) or found.strip("0123456789abcdef"):
+        raise InvalidInput(
+            f"Invalid head {shown(found)}: must be a digest of {len(BEGINNING)} hex digits",
+            hint="Give the one that `horae audit verify` told.",
+        )
+    return found
 
 
 class _Rows:
@@ -149,22 +166,31 @@ def _goes_on(seal: SealRow, before: Before) -> bool:
 
 
 class _Verifying:
-    def __init__(self, vault: Vault, head: str | None, progress: Callable[[int], None] | None) -> None:
+    def __init__(
+        self, vault: Vault, heads: Sequence[str], progress: Callable[[int], None] | None, key: bytes | None
+    ) -> None:
         self._vault = vault
-        self._head = head
+        self._key = key
+        self._keyed = 0
+        self._missing = set(heads) - {BEGINNING}
+        """Heads that no seal had so far."""
+        self._newest = heads[-1] if heads else None
         self._progress = progress
         self._findings = Findings()
         self._displaced = Displaced(self._findings)
         self._executed = Executed(vault, self._findings)
+        self._held = Held(self._findings)
+        self._defined = Defined(vault, self._findings)
         self._rows = _Rows(vault)
         self._seals = _Seals(vault)
         self._before = Before(1, 1, BEGINNING)
         self._moved: dict[int, int] = {}
-        self._head_seen = head is None or head == BEGINNING
         self._waiting: list[AuditRow] = []
         self._count = self._seal_count = 0
 
     async def run(self) -> Verification:
+        # Before any row: whatever changes them from now on has a row that is still to be read.
+        rights = await self._vault.rights()
         while True:
             seal = await self._seals.following(self._before)
             if seal is not None:
@@ -182,13 +208,18 @@ class _Verifying:
         await self._look()
         self._displaced.tell()
         await self._executed.finish(self._again)
+        self._held.finish(rights)
+        await self._defined.finish(self._again)
         self._tell_moved()
-        if not self._head_seen:
+        self._findings.extend(cut_off(await self._vault.trail_ends()))
+        if self._missing:
+            newest = self._newest if self._newest in self._missing else min(self._missing)
+            more = f", nor {len(self._missing) - 1} others that were kept" if len(self._missing) > 1 else ""
             self._findings.add(
                 Finding(
                     Kind.HEAD_GONE,
-                    f"no seal has the digest {self._head}: seals at the end were taken away, or the trail was written "
-                    "anew from some place on",
+                    f"no seal has the digest {newest}{more}: seals at the end were taken away, or the trail was "
+                    "written anew from some place on",
                 )
             )
         return Verification(
@@ -196,12 +227,15 @@ class _Verifying:
             self._seal_count,
             unsealed,
             self._before.digest,
+            self._keyed,
+            self._key is not None and self._keyed > 0,
             tuple(self._findings.kept),
             self._findings.count,
         )
 
     async def _seal(self, seal: SealRow) -> None:
         self._seal_count += 1
+        self._check_code(seal)
         before = self._before
         goes_on = _goes_on(seal, before)
         following = self._seals.peek(Before(seal.number + 1, seal.last + 1, seal.digest))
@@ -211,7 +245,7 @@ class _Verifying:
             await self._under_none(seal, before.first, seal.first - 1)
             before = Before(seal.number, seal.first, seal.previous)
         rows = await self._rows.upto(_reach(seal, before, following))
-        judged = judge(seal, before, following, None if self._head_seen else self._head, rows)
+        judged = judge(seal, before, following, self._newest if self._newest in self._missing else None, rows)
         right = judged.seal
         self._rows.give_back([row for row in rows if _place(row) > right.last])
         rows = [row for row in rows if _place(row) <= right.last]
@@ -233,11 +267,20 @@ class _Verifying:
             self._displaced.edited(row, otherwise)
         self._displaced.vacant(judged.vacant, seal.number)
         await self._take(rows)
-        self._head_seen = self._head_seen or right.digest == self._head
+        self._missing.discard(right.digest)
         if goes_on and seal.number != before.number:
             self._moved[before.number] = seal.number
         number = before.number if goes_on else max(before.number, seal.number)
         self._before = Before(number + 1, max(right.last + 1, before.first), right.digest)
+
+    def _check_code(self, seal: SealRow) -> None:
+        """Of seals after the first that was keyed, each must have its code: only whoever has the key seals then."""
+        if seal.mac is None and self._keyed:
+            self._add(Kind.SEALS_FORGED, f"seal {seal.number} is unkeyed, and others before it are keyed", seal)
+        elif seal.mac is not None:
+            self._keyed += 1
+            if self._key is not None and not is_keyed(self._key, seal.digest, seal.mac):
+                self._add(Kind.SEALS_FORGED, f"seal {seal.number} was not made with the audit key", seal)
 
     def _strangers(self, seal: SealRow | None, rows: Sequence[AuditRow]) -> None:
         for row in rows:
@@ -318,6 +361,10 @@ class _Verifying:
     async def _look(self) -> None:
         """Seals may be small: their rows are compared with runs a page at a time."""
         waiting, self._waiting = self._waiting, []
+        # What an edited row says proves nothing more than that it was edited.
+        intact = [row for row in waiting if row.seal is None or own_digest(row) == row.seal]
+        self._held.look(intact)
+        await self._defined.look(intact)
         await self._executed.look(waiting)
         if self._progress is not None:
             self._progress(self._count)

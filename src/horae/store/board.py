@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from horae.core.lifecycle import JobState, RunState
+from horae.core.set_back import SetBack
 from horae.store.records import JobRecord, Origin, RunRecord
 
 __all__ = [
@@ -249,6 +250,10 @@ class Board(Protocol):
 
     async def jobs_timed(self, timeout: timedelta) -> tuple[str, ...]:
         """Names of the jobs that had this execution timeout when they were last defined, in order."""
+
+    async def set_back(self, job: str | None = None) -> SetBack:
+        """Jobs whose slots were run early by a clock that was set back since, by the clock as it stands; `job`: only
+        that one."""
 
     async def mark(self, besides: str | None) -> tuple[int, ...] | None:
         """Differs from what it was where runs were born, started, handed back or ended since, which other nodes tell

@@ -14,6 +14,7 @@ from horae.core import ids
 from horae.core.access import user_uuid
 from horae.core.lifecycle import RunState
 from horae.core.outline import READ_ERRORS
+from horae.core.set_back import TOLERATED_MS, EarlyJob, SetBack
 from horae.errors import HoraeError, InvalidInput, shown
 from horae.store.board import (
     JOB_ORDERS,
@@ -56,6 +57,7 @@ EVERY = sorted(map(str, RunState))
 ENDED = sorted(str(each) for each in RunState if each not in ACTIVE)
 _STATES = {str(each): each for each in RunState}
 _MOST_OVERDUE = 1_000
+_MOST_AHEAD = 20
 """Overdue jobs whose definitions are looked at: of more, the newest count as undecided."""
 _LAST = 2**62
 _NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -209,6 +211,15 @@ class Boarded(Transacting):
             return Overdue(
                 work.moment, jobs, optional_moment(woke), job, runs, optional_moment(due), of, tuple(sorted(unread))
             )
+
+    async def set_back(self, job: str | None = None) -> SetBack:
+        clock = await self.driver.clock_reading()
+        async with self._looking() as work:
+            rows = await work.transaction.rows(
+                "jobs_ahead_of_the_clock", clock=clock, tolerated=TOLERATED_MS, job=job, limit=_MOST_AHEAD
+            )
+        early = tuple(EarlyJob(name, moment(cursor), moment(planned)) for name, cursor, planned, _ in rows)
+        return SetBack(moment(clock), rows[0][3] if rows else 0, early)
 
     async def mark(self, besides: str | None) -> tuple[int, ...] | None:
         async with self._looking() as work:

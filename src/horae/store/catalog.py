@@ -24,6 +24,7 @@ from horae.store.definitions import Compiled, check_batch
 from horae.store.driver import Driver, KeyTaken
 from horae.store.joining import JoinedRun
 from horae.store.migrating import check_catalog
+from horae.store.parking import park_expired
 from horae.store.planning import Planner
 from horae.store.records import (
     Admission,
@@ -61,6 +62,9 @@ MOST_CLAIMED = 100_000
 MOST_WAITING = 10_000
 """How many waiting runs one planning pass looks at; jobs have a limit of the caller's."""
 
+MOST_AT_ONCE = 100
+"""Definitions that are worked out within the time that any transaction may stand still."""
+
 
 class _StartOver(Exception):
     """Rolls a transaction back that turned out not to be the plain case."""
@@ -82,6 +86,10 @@ class Catalog(Vaulted, Boarded, Visited):
     @property
     def transaction_limit(self) -> float:
         return self.driver.transaction_limit
+
+    @property
+    def write_limit(self) -> float | None:
+        return self.driver.write_limit
 
     async def now(self) -> datetime:
         async with self._reading() as work:
@@ -105,19 +113,17 @@ class Catalog(Vaulted, Boarded, Visited):
         self._listener = listener
 
     @asynccontextmanager
-    async def together(self) -> AsyncIterator[Catalog]:
-        async with self.driver.transaction() as transaction:
-            bundle = Bundle(self.driver, transaction)
-            # Definitions of its own: what it learns counts only once it is committed.
-            store = Catalog(bundle, self._cache.find)
-            passed: list[Passed] = []
-            if self._listener is not None:
-                store.observe(passed.extend)
-            try:
-                yield store
-                bundle.check()
-            finally:
-                bundle.end()
+    async def together(self, *, late: bool = False) -> AsyncIterator[Catalog]:
+        bundle = Bundle(self.driver)
+        # Definitions of its own: what it learns counts only once it is committed.
+        store = Catalog(bundle, self._cache.find)
+        passed: list[Passed] = []
+        if self._listener is not None:
+            store.observe(passed.extend)
+        async with bundle.open_until_end():
+            if not late:
+                await (await bundle.begin()).rows("take_time")
+            yield store
         for (job_uuid, _), compiled in store._cache.known.items():
             self._cache.put(job_uuid, compiled.definition)
         self._unplannable.clear()
@@ -141,6 +147,8 @@ class Catalog(Vaulted, Boarded, Visited):
         check_batch(specs)
         try:
             async with self._work() as work:
+                if len(specs) > MOST_AT_ONCE:
+                    await work.transaction.rows("take_time")
                 await apply_earlier(work, {spec.name for spec in specs}, self._unplannable)
                 definer = Definer(
                     work,
@@ -221,13 +229,22 @@ class Catalog(Vaulted, Boarded, Visited):
 
     # ---- engine ------------------------------------------------------------------------------------------------------
 
-    async def join(self, node: UUID, *, name: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+    async def join(
+        self,
+        node: UUID,
+        *,
+        name: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        working: Collection[ThreadKey] = (),
+    ) -> None:
         await self.driver.take_lock(node)
         try:
             async with self._work() as work:
                 others = [row[0] for row in await work.transaction.rows("nodes_of_name", name=name)] if name else []
                 free = await self.driver.free_locks(others)
                 await keeping.join(work, str(node), name, details, [other for other in others if other not in free])
+                if working:
+                    await threads.adopt(work, str(node), working)
         except BaseException:
             await self.driver.free_lock(node)
             raise
@@ -239,6 +256,7 @@ class Catalog(Vaulted, Boarded, Visited):
     async def heartbeat(
         self, node: UUID, known: Mapping[str, int], working: Collection[ThreadKey] | None = None
     ) -> Pulse:
+        self.driver.keep_locks()
         async with self._work() as work:
             return await keeping.heartbeat(work, str(node), known, working)
 
@@ -246,10 +264,13 @@ class Catalog(Vaulted, Boarded, Visited):
         async with self._work() as work:
             return await threads.end_threads(work, str(node), ended)
 
-    async def leave(self, node: UUID) -> int:
+    async def leave(self, node: UUID, *, working: bool = False) -> int:
         async with self._work() as work:
-            released = await keeping.leave(work, str(node))
-        await self.driver.free_lock(node)
+            released = await keeping.leave(work, str(node), working=working)
+        if working:
+            self.driver.leave_lock(node)
+        else:
+            await self.driver.free_lock(node)
         return released
 
     async def plan(self, limit: int = 500, start: Capacity | None = None) -> Planned:
@@ -262,10 +283,10 @@ class Catalog(Vaulted, Boarded, Visited):
     async def _plan(self, limit: int, start: Capacity | None, *, careful: bool = False) -> Planned:
         async with self._work() as work:
             node = None if start is None else start.node
-            alive, requested, waiting = (await work.transaction.rows("look_around", node=node))[0]
+            alive, requested, waiting, limited = (await work.transaction.rows("look_around", node=node))[0]
             await self._look_again(work)
             work.careful = careful
-            planner = Planner(work, start if alive else None, self._unplannable)
+            planner = Planner(work, start if alive else None, self._unplannable, shared=limited)
             if requested:
                 planner.more = await apply_requests(work, self._unplannable)
                 planner.put_off = await requested_jobs(work) if planner.more else frozenset()
@@ -281,7 +302,9 @@ class Catalog(Vaulted, Boarded, Visited):
             keys = ((ids.job_key(each.name), each.version) for each in unread)
             faulty = self._cache.faulty
             self._left_alone |= {uuid: (version, faulty.get((uuid, version))) for uuid, version in keys}
-            planned = Planned(work.moment, jobs, planner.born, tuple(work.claims), wake, planner.more, unread)
+            planned = Planned(
+                work.moment, jobs, planner.born, tuple(work.claims), wake, planner.more, unread, planner.crowded
+            )
         self._remember(work.started)
         return planned
 
@@ -334,6 +357,7 @@ class Catalog(Vaulted, Boarded, Visited):
             async with self._work() as work:
                 work.reported = frozenset(each.run_no for each in settlements)
                 answers = await Settler(work, str(node)).settle(settlements)
+                await park_expired(work, settlements, answers, self._unplannable)
         claimed = self._claimed
         for answer, each in zip(answers, settlements, strict=True):
             if answer.state is not RunState.RUNNING:
@@ -342,13 +366,13 @@ class Catalog(Vaulted, Boarded, Visited):
 
     @asynccontextmanager
     async def transact(
-        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None
+        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None, owner: str | None = None
     ) -> AsyncIterator[JoinedRun]:
         joined: JoinedRun | None = None
         committed = False
         try:
             with suppress(_StartOver):
-                async with self.driver.joined(limit or self.transaction_limit) as transaction:
+                async with self.driver.joined(limit or self.transaction_limit, owner) as transaction:
                     joined = JoinedRun(transaction, self._cache, str(node), run_id, run_no, fence)
                     await joined.check_owner()
                     yield joined
@@ -366,7 +390,7 @@ class Catalog(Vaulted, Boarded, Visited):
         if joined is not None and joined.answer is not None and joined.answer.state is not RunState.RUNNING:
             self._claimed.pop(run_no, None)
 
-    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
+    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int | None:
         async with self._work() as work:
             return await keeping.take_over(work, str(dead), counter)
 

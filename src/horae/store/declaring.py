@@ -34,6 +34,7 @@ from horae.store.keeping import coalesce_unstarted, take_over
 from horae.store.pause import leave_pause
 from horae.store.records import Definition
 from horae.store.rows import JobRow, definition_text, job_columns, milliseconds, moment, optional_moment
+from horae.store.sealing import digest_of
 from horae.store.work import Work
 
 
@@ -193,12 +194,12 @@ class Declarer(Definer):
         job.moved_slot = job.moved_to = None
         work.learn(job.uuid, definition)
         text = definition_text(definition.spec)
-        await work.transaction.many("insert_versions", [self._version(job.uuid, definition, text)])
+        written = self._version(job.uuid, definition, text)
+        await work.transaction.many("insert_versions", [written])
         await work.transaction.many("change_jobs", [(job.uuid, *job_columns(definition), job.version)])
         await work.transaction.rows("move_active_runs", job=job.uuid, version=job.version)
-        work.audit(
-            "JOB_MODIFIED", job.uuid, None, self.by, "OK", name=job.name, version=job.version, reason=self.reason
-        )
+        told = {"name": job.name, "version": job.version, "reason": self.reason}
+        work.audit_version("JOB_MODIFIED", job.uuid, self.by, told, digest_of(written))
 
     async def _put_to_sleep(self, job: JobRow) -> str:
         work = self.work

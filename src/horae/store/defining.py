@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +22,7 @@ from horae.core.slot import check_time, check_window, is_too_late, passed_time
 from horae.core.takeover import cursor_after, had_slot, reopens, replaces_time
 from horae.core.update import Update
 from horae.errors import NamespaceConflict, VersionConflict, shown
-from horae.store import checking
+from horae.store import checking, sharing
 from horae.store.ahead import Ahead, look_ahead
 from horae.store.definitions import Compiled, build, check_batch
 from horae.store.driver import Row
@@ -42,6 +43,7 @@ from horae.store.rows import (
     plain_start,
     to_json,
 )
+from horae.store.sealing import digest_of
 from horae.store.taking import bear_missed, is_decided, move_waiting, taken_over, withdraw_unstarted
 from horae.store.work import Work
 
@@ -123,6 +125,8 @@ class Definer:
         await work.transaction.many("set_registered", self._digests)
         await self._write_dependencies(specs, answers)
         await work.flush()
+        if fresh:
+            await sharing.refresh_for_new_jobs(work)
         if any(answer.change != "unchanged" for answer in answers):
             work.transaction.wake()
         return tuple(answers)
@@ -133,6 +137,7 @@ class Definer:
         work = self.work
         owners = {owner: str(user_uuid(owner)) for owner in {spec.owner or self.by for spec in specs}}
         await checking.check_owners(work, owners)
+        await sharing.check_jobs(work, Counter(spec.owner or self.by for spec in specs))
         uuids = {spec.name: ids.job_key(spec.name) for spec in specs}
         rows = await work.transaction.rows("read_tombstones", jobs=sorted(uuids.values())) if specs else []
         tombstones = {row[0]: (row[1], row[2]) for row in rows}
@@ -157,10 +162,11 @@ class Definer:
             job = self._new_row(uuid, definition, spec.state, cursor, said)
             self._ahead.look(job)
             jobs.append((next(numbers), *self._inserted(job, definition, owners[spec.owner or self.by])))
-            versions.append(self._version(uuid, definition, text))
+            versions.append(written := self._version(uuid, definition, text))
             tasks += _task_rows(uuid, definition)
             role = {} if spec.run_as is None else {"run_as": spec.run_as}
-            work.audit("JOB_CREATED", uuid, None, self.by, "OK", name=spec.name, version=definition.version, **role)
+            told: dict[str, Any] = {"name": spec.name, "version": definition.version, **role}
+            work.audit_version("JOB_CREATED", uuid, self.by, told, digest_of(written))
             created[spec.name] = Defined(spec.name, definition.version, "created")
             if len(jobs) < enough and len(created) < len(specs):
                 continue
@@ -267,9 +273,8 @@ class Definer:
         unread_ended = before.definition.fault is not None and await move_unread(work, job, before, compiled)
         if taking.moves or taking.former or before.definition.former or before.definition.fault is not None:
             look_ahead(work, job)
-        await work.transaction.many(
-            "insert_versions", [self._version(job.uuid, definition, definition_text(definition.spec))]
-        )
+        written = self._version(job.uuid, definition, definition_text(definition.spec))
+        await work.transaction.many("insert_versions", [written])
         columns = (job.uuid, *job_columns(definition), job.version)
         await work.transaction.many("change_jobs", [columns])
         await work.transaction.many("upsert_tasks", _task_rows(job.uuid, definition))
@@ -280,7 +285,7 @@ class Definer:
         was, role = before.definition.spec.run_as, definition.spec.run_as
         if was != role:
             told |= {"run_as": role, "run_as_before": was}
-        work.audit("JOB_MODIFIED", job.uuid, None, self.by, "OK", **told)
+        work.audit_version("JOB_MODIFIED", job.uuid, self.by, told, digest_of(written))
         await work.flush()
         if unread_ended:
             await after_endings(work, [job.uuid], once=False)

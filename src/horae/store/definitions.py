@@ -174,6 +174,10 @@ class DefinitionCache:
     def get(self, job_uuid: str, version: int) -> Compiled | None:
         return self.known.get((job_uuid, version))
 
+    def faulty_text(self) -> str | None:
+        """The versions that cannot be read here, as statements take them."""
+        return json.dumps(sorted(self.faulty)) if self.faulty else None
+
     async def load(self, transaction: Transaction, wanted: Iterable[tuple[str, int]]) -> None:
         """Reads those of `wanted` that are not known yet; afterwards `self[…]` has all that exist."""
         missing = [key for key in dict.fromkeys(wanted) if key not in self.known or key in self.faulty]

@@ -1,7 +1,9 @@
 """Dispatching: a node with free slots is given runs that may start. The row's lock is all it takes, but for pools.
 
 Unpooled runs are taken in one statement. Runs with a pool or a limit of their job's are taken after those rows are
-locked, in key order, and what runs in them is counted; a run that finds no room is passed over.
+locked, in key order, and what runs in them is counted; a run that finds no room is passed over. No claim waits for such
+a row: a node that stopped in the middle of a claim would stop all others. Runs behind it are passed over, and looked at
+again soon.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from horae.store.definitions import Compiled, DefinitionCache
 from horae.store.driver import Driver
 from horae.store.records import Capacity, Claim, Dispatched, Settlement, Start
 from horae.store.rows import moment, optional_json, optional_milliseconds, optional_moment
+from horae.store.sharing import AGAIN, ByAge, ByOwner, Turns
 from horae.store.work import RunRow, Work
 
 
@@ -36,7 +39,7 @@ async def dispatch_plain(
         "claim_plain",
         node=capacity.node,
         handlers=_handlers(capacity),
-        faulty=_faulty(cache),
+        faulty=cache.faulty_text(),
         limit=capacity.slots,
     )
     if rows is None or not rows[0][1]:
@@ -88,74 +91,76 @@ async def dispatch(work: Work, capacity: Capacity) -> int | None:
 
     A node that does not live is given nothing: a run of its would be nobody's to take over.
     """
-    alive, limited, upcoming = (await work.transaction.rows("before_dispatch", node=capacity.node))[0]
+    alive, limited, upcoming, shared = (await work.transaction.rows("before_dispatch", node=capacity.node))[0]
+    wakes = None if upcoming is None else int(upcoming)
     if capacity.slots >= 1 and alive:
-        await _claim(work, capacity, limited=bool(limited))
-    return None if upcoming is None else int(upcoming)
+        again = await _claim(work, capacity, limited=bool(limited), shared=bool(shared))
+        wakes = min((at for at in (wakes, again) if at is not None), default=None)
+    return wakes
 
 
-async def _claim(work: Work, capacity: Capacity, *, limited: bool) -> None:
+async def _claim(work: Work, capacity: Capacity, *, limited: bool, shared: bool) -> int | None:
+    """Says when runs may be looked at again that were passed over for a row that another node held."""
     handlers = _handlers(capacity)
-    if limited:
-        runs = await _within_limits(work, capacity, handlers)
+    turns: Turns = await ByOwner(work, handlers).open() if shared else ByAge(work, handlers, 100)
+    if limited or shared:
+        runs = await _within_limits(work, capacity, turns, limited=limited)
     else:
         runs = await _readable(work, capacity, handlers)
+    turns.finish()
     await _start(work, runs, capacity)
+    return turns.wakes_at
 
 
 async def _readable(work: Work, capacity: Capacity, handlers: str | None) -> list[RunRow]:
     """The oldest runs, as many as there is room for. One whose definition cannot be read here is left to other nodes:
     once it is known to be such, the next reading passes it over."""
     while True:
-        faulty = _faulty(work.cache)
+        faulty = work.cache.faulty_text()
         rows = await work.transaction.rows("claimable_runs", limit=capacity.slots, handlers=handlers, faulty=faulty)
         runs = [RunRow._make(row) for row in rows]
         await work.cache.load(work.transaction, [(run.job_uuid, run.version) for run in runs])
-        if _faulty(work.cache) == faulty:
+        if work.cache.faulty_text() == faulty:
             return runs
 
 
-def _faulty(cache: DefinitionCache) -> str | None:
-    """The versions that cannot be read here, as statements take them."""
-    return json.dumps(sorted(cache.faulty)) if cache.faulty else None
-
-
-async def _within_limits(work: Work, capacity: Capacity, handlers: str | None) -> list[RunRow]:
-    """Takes runs one after the other while their pools and their jobs have room."""
-    pools = {row[0]: row[1] for row in await work.transaction.rows("lock_pools")}
-    await work.transaction.rows("lock_limited_jobs")
-    running = Counter({row[0]: row[1] for row in await work.transaction.rows("running_in_pools")})
+async def _within_limits(work: Work, capacity: Capacity, turns: Turns, *, limited: bool) -> list[RunRow]:
+    """Takes runs by turns while their pools and their jobs have room. `limited`: some have a pool or a limit at all."""
+    pools: dict[str | None, tuple[int, bool]] = {}
+    held: set[str] = set()
+    running: Counter[str | None] = Counter()
+    if limited:
+        pools = {row[0]: (row[1], bool(row[2])) for row in await work.transaction.rows("lock_pools")}
+        held = {row[0] for row in await work.transaction.rows("lock_limited_jobs")}
+        running.update({row[0]: row[1] for row in await work.transaction.rows("running_in_pools")})
     of_job: Counter[str] = Counter()
     counted: set[str] = set()
     taken: list[RunRow] = []
-    after, last = -(2**62), 0
     while len(taken) < capacity.slots:
-        rows = await work.transaction.rows(
-            "claimable_candidates",
-            limit=max(100, capacity.slots),
-            handlers=handlers,
-            faulty=_faulty(work.cache),
-            after=after,
-            last=last,
-        )
+        rows = await turns.page(capacity.slots - len(taken))
         if not rows:
             break
-        candidates = [(row[-1], RunRow._make(row[:-1])) for row in rows]
-        await work.cache.load(work.transaction, [(run.job_uuid, run.version) for _, run in candidates])
-        unknown = sorted({run.job_uuid for _, run in candidates} - counted)
-        of_job.update({row[0]: row[1] for row in await work.transaction.rows("running_in_jobs", jobs=unknown)})
-        counted.update(unknown)
-        after, last = candidates[-1][0], candidates[-1][1].run_no
-        for _, run in candidates:
+        candidates = [RunRow._make(row[:-1]) for row in rows]
+        await work.cache.load(work.transaction, [(run.job_uuid, run.version) for run in candidates])
+        unknown = sorted({run.job_uuid for run in candidates} - counted) if limited else []
+        if unknown:
+            of_job.update({row[0]: row[1] for row in await work.transaction.rows("running_in_jobs", jobs=unknown)})
+            counted.update(unknown)
+        for run in candidates:
             if (run.job_uuid, run.version) in work.cache.faulty:
                 continue
             settings = work.cache[run.job_uuid, run.version].settings
+            limit, is_held = pools.get(settings.pool, (None, limited or settings.pool is None))
+            if not is_held or (settings.max_concurrent is not None and run.job_uuid not in held):
+                # Another claim counts there just now, or stopped in the middle of it.
+                turns.wakes_at = work.now + AGAIN if turns.wakes_at is None else min(turns.wakes_at, work.now + AGAIN)
+                continue
             if settings.max_concurrent is not None and of_job[run.job_uuid] >= settings.max_concurrent:
                 continue
-            limit = pools.get(settings.pool)
             if limit is not None and running[settings.pool] >= limit:
                 continue
             taken.append(run)
+            turns.took(run)
             of_job[run.job_uuid] += 1
             running[settings.pool] += 1
             if len(taken) == capacity.slots:

@@ -111,7 +111,8 @@ class Transaction(Protocol):
         """Runs a statement once and returns its rows. A list as a parameter is an array."""
 
     async def many(self, name: str, rows: Sequence[Row], /) -> int:
-        """Runs a statement for many rows, in order; returns how many rows it touched."""
+        """Runs a statement for many rows, in order; returns how many rows it touched. On SQLite those
+        that triggers touch are counted too."""
 
     async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
         """Runs several statements for many rows each, in order, as one trip where that is possible; their counts."""
@@ -198,6 +199,8 @@ class Driver(Protocol):
     dialect: str
     lock_grace: float
     """How long a free liveness lock must be seen before it says that its holder is gone."""
+    write_limit: float | None
+    """How many seconds text of others may write, where that is all that limits it; None where it is not."""
     transaction_limit: float
     """How many seconds a task may keep its own transaction open, where nobody says otherwise."""
 
@@ -215,7 +218,7 @@ class Driver(Protocol):
     def looking(self) -> AbstractAsyncContextManager[Transaction]:
         """As `reading`, for as long as it takes: whoever works on the catalog is not held up."""
 
-    def joined(self, limit: float) -> AbstractAsyncContextManager[JoinedTransaction]:
+    def joined(self, limit: float, owner: str | None = None) -> AbstractAsyncContextManager[JoinedTransaction]:
         """A transaction that also takes foreign statements, and that keeps nobody else from a connection.
 
         Where a statement would hold up the caller's whole thread, none runs on after `limit` seconds.
@@ -224,17 +227,38 @@ class Driver(Protocol):
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Runs a statement that is a whole transaction, in one trip; None where this driver has no such statement."""
 
-    async def select(self, sql: str, most: int, seconds: float, own: bool = False, /) -> Rows:  # noqa: FBT001, FBT002
-        """Runs one SELECT that can neither write nor read what is hidden; see `Vault.select`, also for `own`."""
+    async def select(
+        self,
+        sql: str,
+        most: int,
+        seconds: float,
+        own: bool = False,  # noqa: FBT001, FBT002
+        viewer: bool = False,  # noqa: FBT001, FBT002
+        /,
+    ) -> Rows:
+        """Runs one SELECT that can neither write nor read what is hidden; see `Vault.select`, also for `own`
+        and `viewer`."""
 
-    def migration(self) -> AbstractAsyncContextManager[Migrator]: ...
+    def migration(self, *, write: bool = True) -> AbstractAsyncContextManager[Migrator]:
+        """A transaction about the schema; one that is not to `write` waits for those that do, and never for another."""
+
+    async def clock_reading(self) -> int:
+        """The clock as it stands, in milliseconds: also where it was set back to before what this process has seen."""
 
     async def changed(self, seen: int, timeout: float | None) -> int: ...
 
     async def take_lock(self, node: UUID) -> bool:
         """Takes the liveness lock of an incarnation for as long as this process lives; False where another has it."""
 
-    async def free_lock(self, node: UUID) -> None: ...
+    async def free_lock(self, node: UUID, *, left: bool = True) -> None:
+        """Gives a liveness lock back. An incarnation that has not `left` is then known to be gone."""
+
+    def keep_locks(self) -> None:
+        """Called with each heartbeat, without waiting: looks whether the locks that were taken are still held, and
+        takes those again that are not."""
+
+    def leave_lock(self, node: UUID) -> None:
+        """Leaves a lock that was taken to end with this process, or with its connections: `close` does not free it."""
 
     async def free_locks(self, nodes: Sequence[str]) -> set[str]:
-        """Those of the incarnations whose liveness lock nobody holds."""
+        """Those of the incarnations whose liveness lock is known to be held by nobody."""

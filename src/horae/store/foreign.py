@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 
-from horae.errors import InvalidInput, shown
+from horae.core.sight import HIDDEN, HIDDEN_COLUMNS
+from horae.errors import AccessDenied, InvalidInput, shown
+
+__all__ = ["HIDDEN", "HIDDEN_COLUMNS"]
 
 _SPACE = re.compile(r"(?:[\s;]|--[^\n]*)*")
 _WORD = re.compile(r"[A-Za-z_]*")
 _CONTROL = frozenset({"COMMIT", "ROLLBACK", "END", "ABORT", "BEGIN", "START", "SAVEPOINT", "RELEASE"})
 _READS = frozenset({"SELECT", "WITH", "VALUES"})
-HIDDEN = frozenset({"tokens", "sessions", "kept_answers", "job_secrets", "secrets"})
-HIDDEN_COLUMNS = {"users": frozenset({"password_hash"})}
-"""What of the catalog no SELECT shows: whole tables, and columns of others."""
 NOT_SHOWN = "Password hashes, tokens, sessions, kept answers and secrets cannot be read; name other columns."
 _NO_TABLE = re.compile(r"no such table|relation .* does not exist")
 NOT_ITS_OWN = "Leave it out: the transaction is committed together with the run's end, or rolled back."
@@ -59,6 +59,15 @@ def select_hint(message: str) -> str | None:
             " SELECT details FROM sys.nodes shows the handlers of each node."
         )
     return "docs/catalog.md lists the tables and views of sys."
+
+
+def for_administrators(table: str) -> AccessDenied:
+    """Of a table that a viewer named."""
+    return AccessDenied(
+        f"sys.{table} is for administrators: VIEW JOB HISTORY shows jobs and their runs",
+        hint="Ask an administrator, or read sys.jobs, sys.job_runs and the tables beside them.",
+        details={"action": f"read sys.{table}"},
+    )
 
 
 def several() -> InvalidInput:

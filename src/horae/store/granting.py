@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from horae.core import ids
 from horae.core.access import LOCAL_NAME, SYSTEM_NAME, Grant, Principal, Privilege, role_uuid, user_uuid
 from horae.core.access import TABLE_PRIVILEGES as ON_TABLES
-from horae.errors import AlreadyExists, InUse, shown
+from horae.core.likeness import normal, resembled
+from horae.core.throttle import OLD_PASSWORDS, Left
+from horae.errors import AlreadyExists, Conflict, InUse, shown
+from horae.store import sharing
 from horae.store.checking import check_owners, principal_not_found
 from horae.store.driver import RoleChange, Row
 from horae.store.rows import moment
@@ -27,7 +30,7 @@ _KNOWN = frozenset(Privilege)
 
 
 async def principal(work: Work, name: str) -> Principal | None:
-    found = await work.transaction.rows("read_users", name=name)
+    found = await _either(work, "read_users", name)
     if not found:
         return None
     uuid, name, is_admin, state, _, _ = found[0]
@@ -43,6 +46,12 @@ async def principal(work: Work, name: str) -> Principal | None:
     )
 
 
+async def _either(work: Work, statement: str, name: str) -> list[Row]:
+    """Under the very name, which a release before this one may have kept, or under its normal form."""
+    found = await work.transaction.rows(statement, name=name)
+    return found if found or normal(name) == name else await work.transaction.rows(statement, name=normal(name))
+
+
 async def role_grants(work: Work, name: str) -> frozenset[Grant] | None:
     found = await work.transaction.rows("read_roles", name=name)
     if not found:
@@ -51,8 +60,18 @@ async def role_grants(work: Work, name: str) -> frozenset[Grant] | None:
 
 
 async def password_hash(work: Work, name: str) -> str | None:
-    found = await work.transaction.rows("read_password", name=name)
+    found = await _either(work, "read_password", name)
     return None if not found else found[0][0]
+
+
+async def take_password_try(work: Work, name: str) -> float:
+    uuid = str(user_uuid(name))
+    # Of those who try at once, the second waits for the first.
+    for tries, at in await work.transaction.rows("lock_tries", user=uuid, burst=OLD_PASSWORDS.burst):
+        left, wait = OLD_PASSWORDS.take(Left(tries, at / 1000), work.now / 1000)
+        await work.transaction.rows("keep_tries", user=uuid, tries=left.tries)
+        return wait
+    return 0.0
 
 
 async def users(work: Work) -> tuple[UserRecord, ...]:
@@ -100,14 +119,24 @@ async def _grants(work: Work, grantees: list[str] | None = None) -> dict[str, li
 
 
 async def create_user(work: Work, name: str, password: str | None, by: str, *, is_admin: bool) -> None:
-    await _new_name(work, name, "user name")
+    name = await _new_name(work, name, "user name")
     await work.transaction.rows("insert_user", user=str(user_uuid(name)), name=name, password=password, admin=is_admin)
     await _provide(work, RoleChange("create_user", name), str(user_uuid(name)))
+    # Answers to an earlier user of that name are not this one's. They stay until now: who drops themselves is answered.
+    await work.transaction.rows("forget_answers_to", user=str(user_uuid(name)))
     work.audit("USER_CREATED", None, None, by, "OK", name=name, is_admin=is_admin, has_password=password is not None)
 
 
 async def alter_user(
-    work: Work, name: str, password: str | None, by: str, *, is_admin: bool | None, is_enabled: bool | None
+    work: Work,
+    name: str,
+    password: str | None,
+    by: str,
+    *,
+    was: str | None,
+    revoke_tokens: bool,
+    is_admin: bool | None,
+    is_enabled: bool | None,
 ) -> None:
     await work.transaction.rows("lock_people")
     uuid = str(user_uuid(name))
@@ -116,10 +145,24 @@ async def alter_user(
         raise principal_not_found(name, "user")
     if name == LOCAL_NAME and (is_admin is False or is_enabled is False):
         raise _always_there()
+    if was is not None and await password_hash(work, name) != was:
+        raise Conflict(
+            f"The password of {shown(name)} was changed by somebody else meanwhile", hint="Try again with that one."
+        )
+    if name == LOCAL_NAME and password is not None:
+        raise InUse(
+            f"User {shown(LOCAL_NAME)} is whoever opens the store, and has no password: with one, whoever guesses it "
+            "over HTTP would be the administrator",
+            hint="Make an administrator of your own: CREATE USER name PASSWORD '…' ADMIN.",
+        )
     state = None if is_enabled is None else "ENABLED" if is_enabled else "DISABLED"
     await work.transaction.rows("update_user", user=uuid, password=password, admin=is_admin, state=state)
     if password is not None or (state is not None and state != found[0][1]):
         await work.transaction.rows("end_sessions", user=uuid)
+    if password is not None:
+        await work.transaction.rows("forget_tries", user=uuid)
+    for token, label in sorted(await work.transaction.rows("revoke_tokens_of", user=uuid) if revoke_tokens else ()):
+        work.audit("TOKEN_REVOKED", None, None, by, "OK", name=name, token=str(token), label=label)
     changes = {"password": None if password is None else "changed", "is_admin": is_admin, "state": state}
     told = {key: value for key, value in changes.items() if value is not None}
     work.audit("USER_MODIFIED", None, None, by, "OK", name=name, **told)
@@ -141,12 +184,13 @@ async def drop_user(work: Work, name: str, by: str) -> None:
     # First where the database knows them: that is written in the row.
     await work.transaction.provision(RoleChange("drop", name))
     await work.transaction.rows("delete_grants_of", grantee=uuid)
+    await work.transaction.rows("delete_share", user=uuid)
     await work.transaction.rows("delete_user", user=uuid)
     work.audit("USER_DROPPED", None, None, by, "OK", name=name)
 
 
 async def create_role(work: Work, name: str, description: str, by: str) -> None:
-    await _new_name(work, name, "role name")
+    name = await _new_name(work, name, "role name")
     ids.checked_text(description, f"description of role {name}")
     await work.transaction.rows("insert_role", role=str(role_uuid(name)), name=name, description=description or None)
     await _provide(work, RoleChange("create_role", name), str(role_uuid(name)))
@@ -178,16 +222,24 @@ async def _provide(work: Work, change: RoleChange, uuid: str) -> None:
         await work.transaction.rows(statement, principal=uuid, role=called)
 
 
-async def _new_name(work: Work, name: str, what: str) -> None:
-    """Raises AlreadyExists where somebody has the name; nobody else can take it before this transaction ends."""
-    ids.checked_name(name, what)
+async def _new_name(work: Work, name: str, what: str) -> str:
+    """The name in its normal form. Raises AlreadyExists where somebody has it, or where it looks like one that Horae
+    goes by; nobody else can take it before this transaction ends."""
+    name = normal(ids.checked_name(name, what))
     await work.transaction.rows("lock_people")
     if name in RESERVED:
         raise AlreadyExists(f"Nobody may be called {shown(name)}: the audit names Horae itself so")
+    alike = None if name == LOCAL_NAME else resembled(name, {*RESERVED, LOCAL_NAME})
+    if alike is not None:
+        raise AlreadyExists(
+            f"Nobody may be called {shown(name)}: it looks like {shown(alike)}, as which the audit names Horae itself",
+            hint="Choose a name that nobody takes for that one.",
+        )
     taken = await work.transaction.rows("find_principals", names=[name])
     if taken:
         kind = "role" if taken[0][2] else "user"
         raise AlreadyExists(f"There is a {kind} {shown(name)} already", hint="Choose another name, or alter that one.")
+    return name
 
 
 def _always_there() -> InUse:
@@ -209,9 +261,11 @@ async def grant(work: Work, grants: Sequence[Grant], to: Sequence[str], by: str)
     for name in dict.fromkeys(to):
         uuid = known[name]
         had = present.get(uuid, ())
-        rows = [(uuid, each.privilege, each.kind, each.name, work.now, by) for each in grants if each not in had]
-        new += await work.transaction.many("insert_grants", rows)
-        for change in _on_tables("grant_table", name, (each for each in grants if each not in had)):
+        lacking = [each for each in dict.fromkeys(grants) if each not in had]
+        rows = [(uuid, each.privilege, each.kind, each.name, work.now, by) for each in lacking]
+        await work.transaction.many("insert_grants", rows)
+        new += len(rows)
+        for change in _on_tables("grant_table", name, lacking):
             await work.transaction.provision(change)
         work.audit("PRIVILEGE_GRANTED", None, None, by, "OK", name=name, privileges=_told(grants))
     return new
@@ -226,7 +280,8 @@ async def revoke(work: Work, grants: Sequence[Grant], of: Sequence[str], by: str
         uuid = known[name]
         had = [each for each in dict.fromkeys(grants) if each in present.get(uuid, ())]
         rows: list[Row] = [(uuid, each.privilege, each.kind, each.name) for each in had]
-        gone += await work.transaction.many("delete_grants", rows)
+        await work.transaction.many("delete_grants", rows)
+        gone += len(rows)
         for change in _on_tables("revoke_table", name, had):
             await work.transaction.provision(change)
         work.audit("PRIVILEGE_REVOKED", None, None, by, "OK", name=name, privileges=_told(grants))
@@ -296,6 +351,9 @@ async def give(work: Work, job_uuid: str, job: str, user: str, by: str) -> bool:
     await check_owners(work, [user])
     if before == user:
         return False
+    await sharing.check_jobs(work, {user: 1})
     await work.transaction.rows("set_owner", job=job_uuid, user=str(user_uuid(user)))
+    await sharing.refresh(work)
+    await work.transaction.rows("share_runs_of", jobs=[job_uuid], owners=[])
     work.audit("JOB_MODIFIED", job_uuid, None, by, "OK", name=job, owner=user, owner_before=before)
     return True

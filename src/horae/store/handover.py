@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from horae.core import ids
 from horae.core.declarative import DORMANT
@@ -126,7 +127,14 @@ async def dependencies_unmet(work: Work, compiled: Compiled, slot: datetime) -> 
     )
     for job_uuid, state in rows:
         latest[names[job_uuid]] = RunState(state)
-    return judge(latest, window, work.moment)
+    verdict = judge(latest, window, work.moment)
+    without = sorted(name for name, state in latest.items() if state is None)
+    if verdict is RunState.PENDING and without:
+        known = {row[0] for row in await work.transaction.rows("known_names", names=without)}
+        if not known.issuperset(without):
+            # Its owner has dropped it: there will be no run to wait for.
+            return RunState.SKIPPED
+    return verdict
 
 
 async def judge_dependents(work: Work, job_uuids: Sequence[str] | None) -> tuple[int, list[str]]:
@@ -137,6 +145,12 @@ async def judge_dependents(work: Work, job_uuids: Sequence[str] | None) -> tuple
     else:
         rows = await work.transaction.rows("lock_dependent_runs", jobs=list(job_uuids))
     return await _judge_again(work, rows)
+
+
+async def judge_left(work: Work, waiting: Sequence[Row], gone: Sequence[str]) -> None:
+    """Looks again at runs, as `lock_dependent_runs` gives them, that waited for jobs that are gone now."""
+    _, ended = await _judge_again(work, [row for row in waiting if row[1] not in gone])
+    await after_endings(work, ended)
 
 
 async def judge_waiting_of(work: Work, job_uuid: str) -> bool:
@@ -170,20 +184,23 @@ async def _judge_again(work: Work, rows: Sequence[Row]) -> tuple[int, list[str]]
 async def finish_once_jobs(work: Work, jobs: Iterable[JobRow]) -> int:
     """Disables or drops Once jobs that have run: their slot is born and nothing of them is under way.
 
-    One that others depend on is disabled only: dropping it would leave them waiting for nothing.
+    One that other jobs of its owner depend on is disabled only: dropping it would leave them waiting for nothing.
     """
     done = [job for job in jobs if _is_done(work, job)]
     if not done:
         return 0
     active = await work.active([job.uuid for job in done])
-    needed = {row[1] for row in await work.transaction.rows("dependents_of", jobs=[job.uuid for job in done])}
+    dependents = await work.transaction.rows("dependents_of", jobs=[job.uuid for job in done])
+    needed = {name for _, name, is_same_owner in dependents if is_same_owner}
     finished = 0
     for job in done:
         if any(not run.is_over for _, run, _ in active.get(job.uuid, {}).values()):
             continue
         if _drops(work, job) and job.name not in needed:
             finished += 1
-            await bury(work, [job], "horae")
+            # Nobody asked for it at this moment: the row says who wrote the version that drops itself.
+            [(author,)] = await work.transaction.rows("read_author", job=job.uuid, version=job.version)
+            await bury(work, [job], "horae", version=job.version, written_by=author)
         elif job.state != "DISABLED":
             finished += 1
             job.state, job.wake_at, job.next_run_time = "DISABLED", None, None
@@ -205,8 +222,9 @@ def _drops(work: Work, job: JobRow) -> bool:
     return compiled.settings.on_completion == "drop" or (isinstance(schedule, Once) and schedule.drop)
 
 
-async def bury(work: Work, jobs: Sequence[JobRow], by: str) -> None:
-    """Removes definitions, with what was granted on them, and leaves tombstones with their cursors; history stays."""
+async def bury(work: Work, jobs: Sequence[JobRow], by: str, **told: Any) -> None:
+    """Removes definitions, with what was granted on them, and leaves tombstones with their cursors; history stays. The
+    audit rows say `told` besides."""
     await work.flush()
     for job in jobs:
         await leave_pause(work, job)
@@ -217,5 +235,5 @@ async def bury(work: Work, jobs: Sequence[JobRow], by: str) -> None:
     # Another job of that name would be somebody else's.
     await work.transaction.rows("delete_grants_on_jobs", names=[job.name for job in jobs])
     for job in jobs:
-        work.audit("JOB_DELETED", job.uuid, None, by, "OK", name=job.name)
+        work.audit("JOB_DELETED", job.uuid, None, by, "OK", name=job.name, **told)
     await work.flush()

@@ -60,10 +60,12 @@ async def heartbeat(work: Work, node: str, known: Mapping[str, int], working: Co
     return Pulse(work.moment, released=released, lost=lost, cancels=cancels)
 
 
-async def leave(work: Work, node: str) -> int:
+async def leave(work: Work, node: str, *, working: bool) -> int:
     rows = await work.transaction.rows("runs_of_node", node=node)
     released = await _release(work, node, rows, started=True) if rows else ()
-    # What is left of its threads ends with its process, and nobody would say so.
+    if working:
+        # Its threads end with its process: a node that is gone has none, and nothing says so before.
+        return len(released)
     await threads.keep_only(work, node, ())
     await work.transaction.rows("end_node", node=node, state="STOPPED")
     return len(released)
@@ -78,10 +80,11 @@ async def _release(work: Work, node: str, rows: Sequence[tuple[Any, ...]], *, st
     return tuple(sorted(answer.run_id for answer in answers))
 
 
-async def take_over(work: Work, dead: str, counter: int) -> int:
-    """Takes the runs of a node judged dead, unless its counter moved on; everything it writes from now on is fenced."""
+async def take_over(work: Work, dead: str, counter: int) -> int | None:
+    """Takes the runs of a node judged dead; everything it writes from now on is fenced. None where its counter moved on
+    or somebody else was first."""
     if not await work.transaction.rows("bury_node", node=dead, counter=counter):
-        return 0
+        return None
     numbers = [row[0] for row in await work.transaction.rows("runs_of_node", node=dead)]
     left = await threads.threads_of(work, dead)
     if not numbers and not left:

@@ -100,7 +100,7 @@ async def migrate(
 
 async def catalog_state(driver: Driver) -> list[tuple[int, str, int]] | None:
     """Number, digest and min_reader of each migration applied so far; None for an empty store."""
-    async with driver.migration() as migrator:
+    async with driver.migration(write=False) as migrator:
         state = await _state(migrator)
     if state is not None:
         _check_reader(state, migrations(driver.dialect))
@@ -110,7 +110,7 @@ async def catalog_state(driver: Driver) -> list[tuple[int, str, int]] | None:
 async def check_catalog(driver: Driver, *, known: tuple[Migration, ...] | None = None) -> None:
     """Raises what `Store.open` promises; an empty store is given its catalog."""
     wanted = migrations(driver.dialect) if known is None else known
-    async with driver.migration() as migrator:
+    async with driver.migration(write=False) as migrator:
         state = await _state(migrator)
         latest = None if state is None else await migrator.latest_time()
         clock = migrator.clock

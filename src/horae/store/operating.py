@@ -23,7 +23,7 @@ from horae.core.update import IMMEDIATE
 from horae.errors import Conflict, InvalidDefinition, InvalidInput, RunNotFound, shown
 from horae.store.ahead import look_ahead
 from horae.store.gone import with_lacks
-from horae.store.handover import after_endings, bury
+from horae.store.handover import after_endings, bury, judge_left
 from horae.store.passed import collect_passed
 from horae.store.pause import leave_pause
 from horae.store.planning import Planner, plan_owed
@@ -148,14 +148,15 @@ async def reschedule(work: Work, name: str, at: datetime, by: str, unplannable: 
 
 
 async def drop(work: Work, names: Sequence[str], *, keep_history: bool, by: str) -> int:
-    """Removes jobs; tombstones keep their cursors."""
+    """Removes jobs; tombstones keep their cursors. Jobs of the same owner that depend on one hold its drop up. Those of
+    others do not: what they wait for is gone."""
     wanted = list(dict.fromkeys(names))
     jobs = await work.lock_jobs(names=wanted)
     missing = set(wanted) - {job.name for job in jobs.values()}
     if missing:
         raise job_not_found(min(missing))
-    for name, other in await work.transaction.rows("dependents_of", jobs=sorted(jobs)):
-        if name not in wanted:
+    for name, other, is_same_owner in await work.transaction.rows("dependents_of", jobs=sorted(jobs)):
+        if name not in wanted and is_same_owner:
             raise InvalidDefinition(
                 f"Job {shown(other)} cannot be dropped: job {shown(name)} depends on it",
                 hint=f"Drop {name} too, or remove its dependency first.",
@@ -170,7 +171,9 @@ async def drop(work: Work, names: Sequence[str], *, keep_history: bool, by: str)
     await collect_passed(work)
     if not keep_history:
         await forget_history(work, sorted(jobs), by)
+    waiting = await work.transaction.rows("lock_dependent_runs", jobs=sorted(jobs))
     await bury(work, list(jobs.values()), by)
+    await judge_left(work, waiting, sorted(jobs))
     work.transaction.wake()
     return len(jobs)
 

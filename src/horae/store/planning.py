@@ -52,11 +52,15 @@ class Planner:
         unplannable: set[str],
         *,
         recovers: bool = True,
+        shared: bool | int | None = None,
     ) -> None:
-        """Unless it `recovers`, due slots are recorded MISSED, whatever their age and the recovery policy."""
+        """Unless it `recovers`, due slots are recorded MISSED, whatever their age and the recovery policy. `shared`:
+        None where one owner has all jobs; else whether some of the owners have limits that count when runs start."""
         self.work = work
         self.recovers = recovers
         self.start = start
+        self.shared = shared
+        self.crowded = False
         self.slots = start.slots if start is not None else 0
         self.unplannable = unplannable
         self.born = 0
@@ -77,6 +81,9 @@ class Planner:
         rows = await work.transaction.rows("lock_due_jobs", limit=limit, skip=sorted(self.unplannable | self.put_off))
         if not rows:
             return 0
+        if self.shared is not None:
+            self.crowded = len(rows) >= (limit if self.start is None else min(limit, self.slots))
+            await self._leave_to_claims()
         await work.cache.load(work.transaction, [(row[0], row[2]) for row in rows])
         active = await work.active([row[0] for row in rows])
         await work.reserve(len(rows))
@@ -99,6 +106,12 @@ class Planner:
             await self.finish()
         self.more = self.more or len(rows) == limit
         return len(rows)
+
+    async def _leave_to_claims(self) -> None:
+        """Starts nothing here where owners share and there is not room for all that is due, or limits count: whoever
+        comes due first would have all the places. Claims give turns."""
+        if self.shared or self.crowded or await self.work.transaction.rows("some_run_is_due"):
+            self.start, self.slots = None, 0
 
     def _plain(self, rows: Sequence[Row], active: Mapping[str, Active]) -> Iterator[Row | None]:
         """Writes the plain cases, which nearly all runs of a busy catalog are; yields the rows that are not plain, and

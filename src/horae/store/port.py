@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
@@ -108,6 +109,10 @@ __all__ = [
     "Verdict",
 ]
 
+from_outside: ContextVar[bool] = ContextVar("horae_from_outside", default=False)
+"""Whether somebody asks through a server. Where a store keeps several connections, those who ask have some of their
+own: however long they wait there, an engine in the same process is not held up."""
+
 
 class Joined(Protocol):
     """A run's transaction while it is open: see `Store.transact`."""
@@ -158,6 +163,10 @@ class Store(Protocol):
     @property
     def transaction_limit(self) -> float:
         """How many seconds `transact` should last at most: little where it holds the only writer."""
+
+    @property
+    def write_limit(self) -> float | None:
+        """How many seconds text of others may write where it runs apart; None where `transaction_limit` holds."""
 
     async def now(self) -> datetime:
         """What the store's clock says, which decides what is due."""
@@ -289,9 +298,18 @@ class Store(Protocol):
 
     # ---- engine: schedule -> run -> attempt -> outcome -------------------------------------------------------------
 
-    async def join(self, node: UUID, *, name: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+    async def join(
+        self,
+        node: UUID,
+        *,
+        name: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        working: Collection[ThreadKey] = (),
+    ) -> None:
         """Registers an incarnation and takes its liveness lock. Raises NodeNameTaken while another live incarnation has
-        the name; a dead predecessor's row of that name is left to `take_over`."""
+        the name; a dead predecessor's row of that name is left to `take_over`. `working` are attempts of the process'
+        incarnation before, which others took for dead, whose code works on: they are this one's threads, and what has
+        been put back and has not been started elsewhere waits for them."""
 
     async def describe(self, node: UUID, details: Mapping[str, Any]) -> None:
         """Replaces what a live node said of itself when it joined. What is not alive is left alone."""
@@ -308,9 +326,10 @@ class Store(Protocol):
         """Threads of the node that outlived their attempts have ended: runs that waited to be tried again may start,
         and what lines up behind the threads is handed over. Returns how many the catalog knew of."""
 
-    async def leave(self, node: UUID) -> int:
+    async def leave(self, node: UUID, *, working: bool = False) -> int:
         """Releases what the node still owns, marks it STOPPED, gives its lock back; returns how many were released. Its
-        threads count no longer."""
+        threads count no longer. `working`: some of them work on until the process ends. Then they count until it has:
+        the node stays ALIVE, its lock ends with the process, and others take it over."""
 
     async def plan(self, limit: int = 500, start: Capacity | None = None) -> Planned:
         """Lets due jobs bear their runs: up to `limit` jobs whose `wake_at` has come, the longest waiting first.
@@ -339,7 +358,7 @@ class Store(Protocol):
         """
 
     def transact(
-        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None
+        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None, owner: str | None = None
     ) -> AbstractAsyncContextManager[Joined]:
         """The transaction that a task's own writes join, so that they are done exactly once: they are committed with
         the run's settlement, or not at all.
@@ -360,15 +379,19 @@ class Store(Protocol):
         `limit` (None: `transaction_limit`) is for how many seconds the caller means to keep it open. Where a statement
         would hold up the caller's whole thread, it is stopped then and raises TransactionExpired.
 
+        With an `owner` it is for that owner's text (`run_text`) and nothing else. Where `write_limit` is not None, that
+        text runs in a process of its own, which is killed when the block is cancelled, and `limit` (then `write_limit`)
+        is for how many seconds it may write. Of one owner only a few run at a time: entering waits for its turn.
+
         A held transaction holds others up: on SQLite every other verb waits for it, on PostgreSQL its snapshot slows
         claims down, and only ten may be open in a process. Keep it short, and call no verb of this store inside it.
         """
 
-    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
+    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int | None:
         """Takes the runs of an incarnation that is judged dead, if its counter is still `counter`: attempts end LOST,
         runs go back to PENDING, or end FAILED_STALE (at most once) or FAILED (lost too often). Its row becomes DEAD, so
-        that nothing it writes counts, and its threads count no longer. Returns how many runs were taken, 0 where the
-        node turned out to live."""
+        that nothing it writes counts, and its threads count no longer. Returns how many runs were taken; None where
+        nothing was done: the node turned out to live, or is gone already."""
 
     async def reap(self, limit: int = 500) -> int:
         """Looks at RUNNING runs: one past its execution timeout is asked to stop; one that was asked and did not stop

@@ -228,6 +228,8 @@ class Planned:
     unreadable: tuple[Definition, ...] = ()
     """Due jobs, found in this pass, whose definitions cannot be read or whose schedules cannot be asked here: they are
     left alone, with the reason as their `fault`."""
+    crowded: bool = False
+    """Several owners share, and more is due than can start at once: nothing was started here, claims give turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +394,12 @@ class NodeRecord:
         default; 0 where the node has said nothing at all."""
         given = self.details.get("silence", SILENCE if self.details else 0.0)
         return float(given) if isinstance(given, int | float) else SILENCE
+
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between two of its heartbeats, by its own word; 0 where it has not said."""
+        given = self.details.get("heartbeat", 0.0)
+        return float(given) if isinstance(given, int | float) else 0.0
 
     @property
     def handlers(self) -> frozenset[str] | None:

@@ -8,13 +8,23 @@ sealed late. What the digests are over, `core.trail` says.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from horae.core import ids
-from horae.core.trail import BEGINNING, row_digest, row_line, rows_digest, seal_digest
-from horae.store.rows import uuid_of
-from horae.store.vault import AuditRow, SealRow, SettledRun
+from horae.core.access import SYSTEM_NAME
+from horae.core.trail import (
+    BEGINNING,
+    rights_digest,
+    row_digest,
+    row_line,
+    rows_digest,
+    seal_digest,
+    seal_mac,
+    version_digest,
+)
+from horae.store.rows import moment, uuid_of
+from horae.store.vault import RIGHTS_DIGESTED, AuditRow, Head, JobVersion, SealRow, SecretRecord, SettledRun, TrailEnds
 from horae.store.work import Work
 
 
@@ -34,7 +44,7 @@ def note(
     work.write("insert_audit", (work.now, event, job_uuid, run_uuid, by, outcome, text, None))
 
 
-async def seal(work: Work, limit: int) -> int:
+async def seal(work: Work, limit: int, key: bytes | None = None) -> int:
     """Gives rows their places and writes their seal. One at a time; whoever comes second seals what is left."""
     await work.transaction.rows("lock_seals")
     rows = [AuditRow(*row) for row in await work.transaction.rows("rows_to_seal", limit=limit)]
@@ -49,17 +59,76 @@ async def seal(work: Work, limit: int) -> int:
     digests = [row_digest(line) for line in lines]
     placed = zip((row.number for row in rows), range(first, end + 1), digests, strict=True)
     await work.transaction.many("place_rows", list(placed))
-    digest = rows_digest(digests)
+    covering = rows_digest(digests)
+    digest = seal_digest(previous, first, end, work.now, covering)
     await work.transaction.rows(
         "insert_seal",
         number=number + 1,
         first=first,
         last=end,
-        digest=seal_digest(previous, first, end, work.now, digest),
+        digest=digest,
         previous=previous,
-        rows_digest=digest,
+        rows_digest=covering,
+        mac=None if key is None else seal_mac(key, digest),
     )
     return len(rows)
+
+
+async def rights(work: Work) -> str:
+    return rights_digest([str(each) for each in row] for row in await work.transaction.rows("read_rights"))
+
+
+def digest_of(written: Sequence[Any]) -> str:
+    """Of a row that `insert_versions` takes."""
+    _, version, definition, defaults, _, author, *_ = written
+    return version_digest(version, definition, defaults, author)
+
+
+async def version_digests(work: Work, versions: Sequence[JobVersion]) -> dict[JobVersion, str]:
+    wanted = [f"{each.job_uuid}:{each.version}" for each in versions]
+    rows = await work.transaction.rows("written_versions", versions=wanted)
+    return {JobVersion(str(job), version): version_digest(version, *rest) for job, version, *rest in rows}
+
+
+async def present_versions(work: Work, after: str, limit: int) -> tuple[JobVersion, ...]:
+    rows = await work.transaction.rows("present_versions", after=after, limit=limit)
+    return tuple(JobVersion(str(job), version) for job, version in rows)
+
+
+async def note_rights(work: Work, *, thorough: bool) -> bool:
+    # One at a time, so that what several nodes see is told once.
+    await work.transaction.rows("lock_seals")
+    # Before the rights are read: what is marked after this is left for the next time.
+    if not await work.transaction.rows("take_marks") and not thorough:
+        return False
+    found = json.dumps({"rights": await rights(work)})
+    if [(found,)] == [tuple(row) for row in await work.transaction.rows("last_rights")]:
+        return False
+    work.write("insert_audit", (work.now, RIGHTS_DIGESTED, None, None, SYSTEM_NAME, "OK", found, None))
+    return True
+
+
+async def audit_key(work: Work) -> SecretRecord | None:
+    for wrapped, key_id, created_at in await work.transaction.rows("read_audit_key"):
+        return SecretRecord(" audit key", None, bytes(wrapped), key_id, moment(created_at))
+    return None
+
+
+async def keep_audit_key(work: Work, wrapped: bytes, key_id: str, was: bytes | None) -> bool:
+    if was is None:
+        kept = await work.transaction.rows("insert_audit_key", wrapped=wrapped, key=key_id)
+    else:
+        kept = await work.transaction.rows("rewrap_audit_key", wrapped=wrapped, key=key_id, was=was)
+    if kept:
+        event = "AUDIT_KEY_MADE" if was is None else "AUDIT_KEY_WRAPPED"
+        work.audit(event, None, None, SYSTEM_NAME, "OK", key_id=key_id)
+        await work.flush()
+    return bool(kept)
+
+
+async def trail_ends(work: Work) -> TrailEnds:
+    [row] = await work.transaction.rows("trail_ends")
+    return TrailEnds(*row)
 
 
 async def audit(work: Work, after: int, limit: int, *, sealed: bool) -> tuple[AuditRow, ...]:
@@ -69,6 +138,12 @@ async def audit(work: Work, after: int, limit: int, *, sealed: bool) -> tuple[Au
 
 async def seals(work: Work, after: int, limit: int) -> tuple[SealRow, ...]:
     return tuple(SealRow(*row) for row in await work.transaction.rows("read_seals", after=after, limit=limit))
+
+
+async def head(work: Work) -> Head | None:
+    for number, _, digest in await work.transaction.rows("last_seal"):
+        return Head(number, digest)
+    return None
 
 
 async def settled_runs(work: Work, numbers: list[int]) -> tuple[SettledRun, ...]:

@@ -41,6 +41,16 @@ async def keep_only(work: Work, node: str, working: Collection[ThreadKey]) -> in
     return await remove(work, [thread for thread in await threads_of(work, node) if thread.key not in working])
 
 
+async def adopt(work: Work, node: str, working: Collection[ThreadKey]) -> None:
+    """These attempts, which others ended when they took their node for dead, work on: they are threads of `node`."""
+    numbers = sorted({thread.run_no for thread in working})
+    await work.transaction.rows("lock_jobs_of_runs", runs=numbers)
+    runs = await work.lock_runs(numbers)
+    found = [(*thread, runs[thread.run_no].job_uuid, node, work.now) for thread in working if thread.run_no in runs]
+    await work.transaction.many("adopt_threads", found)
+    await work.transaction.rows("hold_back_runs", runs=sorted(runs))
+
+
 async def end_orphans(work: Work, limit: int) -> int:
     """Removes the markers of nodes that are gone."""
     rows = await work.transaction.rows("threads_without_node", limit=limit)

@@ -11,8 +11,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from uuid import UUID
 
 from horae.core.access import Grant, Principal
+from horae.core.shares import Limits, Use
 from horae.core.update import Update
 from horae.store.foreign import HIDDEN, HIDDEN_COLUMNS
 
@@ -46,6 +48,14 @@ class UserRecord:
     roles: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     """Their own, without those of their roles."""
+
+
+class ShareRecord(NamedTuple):
+    """What one owner of jobs may have, and has."""
+
+    owner: str
+    limits: Limits
+    use: Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,42 @@ class SealRow(NamedTuple):
     previous: str
     sealed_at: int
     rows: str
+    mac: str | None = None
+    """Its code under the audit key; None: it is unkeyed."""
+
+
+NO_UUID = str(UUID(int=0))
+"""Before every job's."""
+RIGHTS_DIGESTED = "RIGHTS_DIGESTED"
+"""The row that says what rights there are, by `core.trail.rights_digest`."""
+
+
+class JobVersion(NamedTuple):
+    """A version of a job."""
+
+    job_uuid: str
+    version: int
+
+
+class Head(NamedTuple):
+    """The newest seal, and its digest."""
+
+    seal: int
+    digest: str
+
+
+class TrailEnds(NamedTuple):
+    """How far the trail goes, and how far what has rows in it. Times are in milliseconds; 0 where there is nothing."""
+
+    number: int
+    """The newest row's."""
+    at: int
+    counter: int
+    """The newest number that was given to a row, where the database knows it for sure; else `number`."""
+    completed_at: int
+    """When the last run completed."""
+    defined_at: int
+    """When the last version of a job was written."""
 
 
 class SettledRun(NamedTuple):
@@ -156,6 +202,11 @@ class Vault(Protocol):
 
     async def password_hash(self, name: str) -> str | None: ...
 
+    async def take_password_try(self, name: str) -> float:
+        """Takes one of the tries that `name` has at their old password (`core.throttle.OLD_PASSWORDS`), before it is
+        compared; 0.0, or, where none is left, the seconds until there is one. The catalog counts them, so that neither
+        another process nor another node gives more. Another password gives all of them back."""
+
     async def users(self) -> tuple[UserRecord, ...]:
         """By name."""
 
@@ -173,13 +224,17 @@ class Vault(Protocol):
         name: str,
         *,
         password_hash: str | None = None,
+        password_was: str | None = None,
+        revoke_tokens: bool = False,
         is_admin: bool | None = None,
         is_enabled: bool | None = None,
         by: str = "local",
     ) -> None:
-        """Changes what is not None; ends the user's sessions where the password or the state changes. Audit:
-        USER_MODIFIED (what changed, never the hash). Raises PrincipalNotFound, InUse for `local`, who cannot be
-        disabled or made less: so there always is an administrator."""
+        """Changes what is not None; ends the user's sessions where the password or the state changes, and with
+        `revoke_tokens` every token that is not revoked yet. `password_was` is the hash that the old password was found
+        to match. Audit: USER_MODIFIED (what changed, never the hash), TOKEN_REVOKED for each. Raises PrincipalNotFound,
+        Conflict where the hash is another one than `password_was` by now, InUse for `local`, who cannot be disabled or
+        made less: so there always is an administrator."""
 
     async def drop_user(self, name: str, *, by: str = "local") -> None:
         """With their memberships, grants, tokens, sessions. Audit: USER_DROPPED. Raises PrincipalNotFound, InUse where
@@ -224,6 +279,17 @@ class Vault(Protocol):
         PrincipalNotFound."""
 
     # ---- settings, procedures, secrets -----------------------------------------------------------------------------
+
+    async def set_limits(self, user: str, changes: Mapping[str, int | None], *, by: str = "local") -> None:
+        """Limits of a user's own, by the names of `core.shares.KINDS`: None takes one back, UNLIMITED lifts the
+        system's. Audit: USER_MODIFIED. Raises PrincipalNotFound, InvalidInput for `local`."""
+
+    async def keep_shares(self, configured: Limits) -> None:
+        """What nodes do now and then: `configured` holds where nobody has set a limit, who shares is worked out anew,
+        and what owners with a limit for it keep is measured."""
+
+    async def shares(self) -> tuple[ShareRecord, ...]:
+        """Of every owner that shares, or has limits of its own."""
 
     async def settings(self) -> Mapping[str, Any]:
         """What ALTER SYSTEM has set, by name, as plain values."""
@@ -270,12 +336,37 @@ class Vault(Protocol):
     ) -> None:
         """An audit row by itself: for what was refused, which writes nothing else."""
 
-    async def seal(self, limit: int = 5000) -> int:
+    async def audit_key(self) -> SecretRecord | None:
+        """The key that seals are keyed with, as it is kept: wrapped by a master key; None where there is none."""
+
+    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None) -> bool:
+        """Keeps the audit key where there is none (`was` None), or wraps it anew where it is wrapped as `was`; whether
+        that was so. Audit: AUDIT_KEY_MADE, AUDIT_KEY_WRAPPED."""
+
+    async def trail_ends(self) -> TrailEnds:
+        """In one snapshot."""
+
+    async def rights(self) -> str:
+        """The digest over users, roles, their members and grants, as they are now."""
+
+    async def version_digests(self, versions: Sequence[JobVersion]) -> Mapping[JobVersion, str]:
+        """`core.trail.version_digest` of those that are still kept, as they are now."""
+
+    async def present_versions(self, after: str = NO_UUID, limit: int = 1000) -> tuple[JobVersion, ...]:
+        """The versions that jobs have now, by the jobs' uuids, after one of them."""
+
+    async def note_rights(self, *, thorough: bool = True) -> bool:
+        """Writes the rights' digest into the trail, unless one of its newest thousand rows has it as the last; whether
+        it did. Unless it is to be `thorough`, nothing is read where the database itself has noted no change of users,
+        roles, members or grants since: with very many of them, that takes long. Audit: RIGHTS_DIGESTED. Its number is
+        higher than those of the changes that it knows of."""
+
+    async def seal(self, limit: int = 5000, key: bytes | None = None) -> int:
         """Gives up to `limit` rows that have none yet their places in the sealed order, by number, and seals them;
         returns how many. What is sealed is `core.trail`'s to say: each row gets the `row_digest` of the `row_line` over
         its AuditRow, up to there. A row that has a digest was sealed before, and is not sealed again, even where
         somebody took its place away. A row that is committed after others with higher numbers were sealed is sealed
-        after them. Whoever comes while another seals waits for it."""
+        after them. Whoever comes while another seals waits for it. With `key` the seal has its code under it."""
 
     async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[AuditRow, ...]:
         """Rows after a place in the sealed order, in that order; with `sealed=False`, rows not sealed yet, after a
@@ -283,6 +374,9 @@ class Vault(Protocol):
 
     async def seals(self, after: int = 0, limit: int = 1000) -> tuple[SealRow, ...]:
         """By number."""
+
+    async def head(self) -> Head | None:
+        """The newest seal; None where there is none."""
 
     async def settled_runs(self, numbers: Sequence[int]) -> tuple[SettledRun, ...]:
         """Those of the runs that are still kept, by number. A JOB_EXECUTED row lists its runs by number in `details`,
@@ -300,14 +394,17 @@ class Vault(Protocol):
 
     # ---- reading by SQL, and several verbs at once -----------------------------------------------------------------
 
-    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0, own: bool = False) -> Rows:
+    async def select(
+        self, sql: str, *, most: int = 10_000, seconds: float = 30.0, own: bool = False, viewer: bool = False
+    ) -> Rows:
         """Runs one SELECT over `sys.*` that cannot write, whatever it says: at most `most` rows (`Rows.cut` tells where
         there were more), no longer than `seconds`. Password hashes, tokens, sessions and secrets cannot be read. Raises
         InvalidInput for anything else than one SELECT, for what may not be read, and with the database's own words
         for what it does not understand. `own`: the text is Horae's, or that of a person who opened the store. It needs
-        no right of the database that Horae does not have."""
+        no right of the database that Horae does not have. `viewer`: raises AccessDenied, which leaves no row, for what
+        is only for administrators (`core.sight`)."""
 
-    def together(self) -> AbstractAsyncContextManager[Store]:
+    def together(self, *, late: bool = False) -> AbstractAsyncContextManager[Store]:
         """A store whose verbs are all one transaction: committed when the block ends, undone when it raises.
 
         It is a Vault too. Its verbs see what those before them wrote, and share one `now`; whoever waits for changes is
@@ -315,4 +412,7 @@ class Vault(Protocol):
         after it raise InvalidInput, and so does the end of the block. Verbs of an engine (plan, dispatch, settle,
         heartbeats) are not for it; `transact` and `select` raise InvalidInput. Ask nothing of the outer store inside:
         on SQLite it would wait for the block that waits for it. While it is open there, nobody else writes.
+
+        `late`: it begins with the first verb that writes. Those before it read as they would alone, and nobody waits
+        for what is worked out between them.
         """

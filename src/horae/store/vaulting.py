@@ -9,13 +9,27 @@ from typing import Any
 from horae.core import ids
 from horae.core.access import Grant, Principal
 from horae.core.job import JobSpec
+from horae.core.shares import Limits
 from horae.core.update import Update
-from horae.store import granting, holding, pause, sealing
+from horae.store import granting, holding, pause, sealing, sharing
 from horae.store.operating import locked_job
 from horae.store.records import Defined, Rows
 from horae.store.redefining import redefine
 from horae.store.transacting import Transacting
-from horae.store.vault import AuditRow, ClosedSpan, RoleRecord, SealRow, SecretRecord, SettledRun, UserRecord
+from horae.store.vault import (
+    NO_UUID,
+    AuditRow,
+    ClosedSpan,
+    Head,
+    JobVersion,
+    RoleRecord,
+    SealRow,
+    SecretRecord,
+    SettledRun,
+    ShareRecord,
+    TrailEnds,
+    UserRecord,
+)
 
 
 class Vaulted(Transacting):
@@ -39,6 +53,10 @@ class Vaulted(Transacting):
         async with self._reading() as work:
             return await granting.password_hash(work, name)
 
+    async def take_password_try(self, name: str) -> float:
+        async with self._work() as work:
+            return await granting.take_password_try(work, name)
+
     async def users(self) -> tuple[UserRecord, ...]:
         async with self._work(write=False) as work:
             return await granting.users(work)
@@ -58,12 +76,35 @@ class Vaulted(Transacting):
         name: str,
         *,
         password_hash: str | None = None,
+        password_was: str | None = None,
+        revoke_tokens: bool = False,
         is_admin: bool | None = None,
         is_enabled: bool | None = None,
         by: str = "local",
     ) -> None:
         async with self._work() as work:
-            await granting.alter_user(work, name, password_hash, by, is_admin=is_admin, is_enabled=is_enabled)
+            await granting.alter_user(
+                work,
+                name,
+                password_hash,
+                by,
+                was=password_was,
+                revoke_tokens=revoke_tokens,
+                is_admin=is_admin,
+                is_enabled=is_enabled,
+            )
+
+    async def set_limits(self, user: str, changes: Mapping[str, int | None], *, by: str = "local") -> None:
+        async with self._work() as work:
+            await sharing.set_limits(work, user, changes, by)
+
+    async def keep_shares(self, configured: Limits) -> None:
+        async with self._work() as work:
+            await sharing.keep(work, configured)
+
+    async def shares(self) -> tuple[ShareRecord, ...]:
+        async with self._work(write=False) as work:
+            return await sharing.uses(work)
 
     async def drop_user(self, name: str, *, by: str = "local") -> None:
         async with self._work() as work:
@@ -180,9 +221,37 @@ class Vaulted(Transacting):
         async with self._work() as work:
             sealing.note(work, event, by, outcome, job, run_id, details)
 
-    async def seal(self, limit: int = 5000) -> int:
+    async def seal(self, limit: int = 5000, key: bytes | None = None) -> int:
         async with self._work() as work:
-            return await sealing.seal(work, limit)
+            return await sealing.seal(work, limit, key)
+
+    async def audit_key(self) -> SecretRecord | None:
+        async with self._work(write=False) as work:
+            return await sealing.audit_key(work)
+
+    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None) -> bool:
+        async with self._work() as work:
+            return await sealing.keep_audit_key(work, wrapped, key_id, was)
+
+    async def rights(self) -> str:
+        async with self._work(write=False) as work:
+            return await sealing.rights(work)
+
+    async def version_digests(self, versions: Sequence[JobVersion]) -> Mapping[JobVersion, str]:
+        async with self._work(write=False) as work:
+            return await sealing.version_digests(work, versions)
+
+    async def present_versions(self, after: str = NO_UUID, limit: int = 1000) -> tuple[JobVersion, ...]:
+        async with self._work(write=False) as work:
+            return await sealing.present_versions(work, after, limit)
+
+    async def note_rights(self, *, thorough: bool = True) -> bool:
+        async with self._work() as work:
+            return await sealing.note_rights(work, thorough=thorough)
+
+    async def trail_ends(self) -> TrailEnds:
+        async with self._work(write=False) as work:
+            return await sealing.trail_ends(work)
 
     async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[AuditRow, ...]:
         async with self._work(write=False) as work:
@@ -191,6 +260,10 @@ class Vaulted(Transacting):
     async def seals(self, after: int = 0, limit: int = 1000) -> tuple[SealRow, ...]:
         async with self._work(write=False) as work:
             return await sealing.seals(work, after, limit)
+
+    async def head(self) -> Head | None:
+        async with self._work(write=False) as work:
+            return await sealing.head(work)
 
     async def settled_runs(self, numbers: Sequence[int]) -> tuple[SettledRun, ...]:
         async with self._work(write=False) as work:
@@ -206,8 +279,10 @@ class Vaulted(Transacting):
 
     # ---- reading by SQL ----------------------------------------------------------------------------------------------
 
-    async def select(self, sql: str, *, most: int = 10_000, seconds: float = 30.0, own: bool = False) -> Rows:
-        return await self.driver.select(sql, most, seconds, own)
+    async def select(
+        self, sql: str, *, most: int = 10_000, seconds: float = 30.0, own: bool = False, viewer: bool = False
+    ) -> Rows:
+        return await self.driver.select(sql, most, seconds, own, viewer)
 
     async def job_of_attempt(self, attempt_id: str) -> str | None:
         async with self._reading() as work:

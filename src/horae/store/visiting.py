@@ -14,12 +14,12 @@ from uuid import UUID
 from horae.core import ids
 from horae.core.access import user_uuid
 from horae.core.instant import rfc3339
-from horae.errors import AlreadyExists, NotFound, StoreConflict, shown
+from horae.errors import AlreadyExists, Conflict, NotFound, StoreConflict, shown
 from horae.store.checking import principal_not_found
 from horae.store.driver import KeyTaken
-from horae.store.rows import length, moment, optional_milliseconds, optional_moment
+from horae.store.rows import length, milliseconds, moment, optional_milliseconds, optional_moment
 from horae.store.transacting import Transacting
-from horae.store.visitors import KeptAnswer, TokenRecord
+from horae.store.visitors import ROW_BYTES, KeptAnswer, TokenRecord
 from horae.store.work import Work
 
 MOST_TRIES = 20
@@ -33,6 +33,26 @@ class Visited(Transacting):
     async def has_credentials(self) -> bool:
         async with self._looking() as work:
             return bool((await work.transaction.rows("has_credentials"))[0][0])
+
+    async def is_closed(self) -> bool:
+        async with self._looking() as work:
+            return bool((await work.transaction.rows("is_closed"))[0][0])
+
+    async def reopen(self, *, by: str = "local") -> bool:
+        async with self._work() as work:
+            # The row first: whoever makes a credential at this moment holds it, so this waits for them and sees it, or
+            # they wait for this and close the catalog again.
+            was_closed = bool(await work.transaction.rows("open_catalog"))
+            if (await work.transaction.rows("has_credentials"))[0][0]:
+                raise Conflict(
+                    "The catalog stays closed: somebody has a password, or a token that is live",
+                    hint="First drop or disable those users (`horae user list`) and revoke those tokens "
+                    "(`horae token list`).",
+                )
+            if not was_closed:
+                return False
+            work.audit("CATALOG_OPENED", None, None, by, "OK")
+            return True
 
     async def create_token(
         self, user: str, token_hash: str, *, label: str, expires_at: datetime | None = None, by: str = "local"
@@ -100,29 +120,47 @@ class Visited(Transacting):
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
-    async def begin_answer(self, key: str, fingerprint: str, *, stale: timedelta) -> KeptAnswer | None:
+    async def begin_answer(
+        self, key: str, fingerprint: str, *, stale: timedelta, user: UUID | None = None
+    ) -> KeptAnswer:
+        whose = None if user is None else str(user)
         async with self._work() as work:
             for _ in range(MOST_TRIES):
-                if await work.transaction.rows("insert_answer", key=key, fingerprint=fingerprint):
-                    return None
+                if await work.transaction.rows("insert_answer", key=key, fingerprint=fingerprint, user=whose):
+                    return KeptAnswer(fingerprint, work.moment, is_ours=True)
                 found = await work.transaction.rows("read_answer", key=key)
                 if not found:
                     # Somebody has just dropped it: then it is ours to begin, or another's.
                     continue
                 print_of, begun, status, body = found[0]
-                if status is not None or work.now - begun < (length(stale) or 0):
-                    return KeptAnswer(print_of, moment(begun), status, bytes(body or b""))
+                is_over = status is not None or (body is not None and print_of != fingerprint)
+                if is_over or work.now - begun < (length(stale) or 0):
+                    return KeptAnswer(print_of, moment(begun), status, bytes(body or b"") if is_over else b"")
                 if await work.transaction.rows("take_over_answer", key=key, fingerprint=fingerprint, was=begun):
-                    return None
+                    return KeptAnswer(fingerprint, work.moment, None, bytes(body or b""), is_ours=True)
         raise StoreConflict("Others begin and drop the same request all the time")
 
-    async def finish_answer(self, key: str, status: int, body: bytes) -> None:
+    async def note_answer(self, key: str, fingerprint: str, body: bytes, *, was: bytes = b"") -> bool:
         async with self._work() as work:
-            await work.transaction.rows("finish_answer", key=key, status=status, body=body)
+            return bool(
+                await work.transaction.rows("note_answer", key=key, fingerprint=fingerprint, body=body, was=was or None)
+            )
 
-    async def drop_answer(self, key: str) -> None:
+    async def finish_answer(self, key: str, fingerprint: str, status: int, body: bytes, *, was: bytes = b"") -> bool:
         async with self._work() as work:
-            await work.transaction.rows("drop_answer", key=key)
+            return bool(
+                await work.transaction.rows(
+                    "finish_answer", key=key, fingerprint=fingerprint, status=status, body=body, was=was or None
+                )
+            )
+
+    async def drop_answer(self, key: str, begun_at: datetime) -> bool:
+        async with self._work() as work:
+            return bool(await work.transaction.rows("drop_answer", key=key, begun=milliseconds(begun_at)))
+
+    async def trim_answers(self, user: UUID, most: int) -> int:
+        async with self._work() as work:
+            return len(await work.transaction.rows("trim_answers", user=str(user), most=most, row=ROW_BYTES))
 
     async def forget_answers(self, older_than: timedelta) -> int:
         async with self._work() as work:

@@ -173,12 +173,20 @@ class Work:
         return self.numbers.pop()
 
     def audit(
-        self, event: str, job_uuid: str | None, run_uuid: str | None, actor: str, outcome: str, **details: Any
+        self,
+        event: str,
+        job_uuid: str | None,
+        run_uuid: str | None,
+        actor: str,
+        outcome: str,
+        **details: Any,
     ) -> None:
-        self.write(
-            "insert_audit",
-            (self.now, event, job_uuid, run_uuid, actor, outcome, to_json(details) if details else None, None),
-        )
+        said = to_json(details) if details else None
+        self.write("insert_audit", (self.now, event, job_uuid, run_uuid, actor, outcome, said, None))
+
+    def audit_version(self, event: str, job_uuid: str, actor: str, details: dict[str, Any], digest: str) -> None:
+        """A row that tells of a version of a job, with the `core.trail.version_digest` of what is written."""
+        self.write("insert_audit", (self.now, event, job_uuid, None, actor, "OK", to_json(details), digest))
 
     def bear(
         self, compiled: Compiled, birth: Birth, *, waiting_for: str | None = None, start: Capacity | None = None
@@ -408,6 +416,7 @@ _ORDER = (
     "save_jobs",
     "cover_jobs",
     "insert_audit",
+    "serve_shares",
 )
 """Endings before births, runs before what hangs on them, jobs last."""
 _PLACES = frozenset(_ORDER)

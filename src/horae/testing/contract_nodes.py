@@ -169,11 +169,11 @@ class NodeContract(Contract):
         claim = await scene.claim(OTHER)
         await scene.store.heartbeat(OTHER, {claim.run_id: claim.fence})
         before = await scene.everything()
-        assert await scene.store.take_over(NODE, OTHER, 0) == 0
-        assert await scene.store.take_over(NODE, THIRD, 0) == 0
+        assert await scene.store.take_over(NODE, OTHER, 0) is None
+        assert await scene.store.take_over(NODE, THIRD, 0) is None
         assert await scene.everything() == before
         assert await scene.store.take_over(NODE, OTHER, 1) == 1
-        assert await scene.store.take_over(NODE, OTHER, 1) == 0
+        assert await scene.store.take_over(NODE, OTHER, 1) is None
 
     @scenario
     async def test_a_lost_run_that_may_be_delivered_once_only_is_failed_stale(self, scene: Scene) -> None:

@@ -14,6 +14,7 @@ from horae.testing.contract_builders import (
     NODE,
     OTHER,
     SUCCESS,
+    THIRD,
     Contract,
     Scene,
     at,
@@ -216,6 +217,53 @@ class ThreadContract(Contract):
         await scene.store.leave(OTHER)
         assert await scene.store.threads() == ()
         assert (await scene.claim()).scheduled_time == at("09:02")
+
+    @scenario
+    async def test_threads_that_work_on_when_their_node_leaves_count_until_it_is_taken_over(self, scene: Scene) -> None:
+        await scene.store.join(OTHER)
+        await scene.define(job(overlap="queue"))
+        await scene.later("1m")
+        claim = await scene.claim(OTHER)
+        await scene.settle(claim, ended(TIMEOUT), node=OTHER, threads=(Start(0, 1),))
+        await scene.later("1m")
+        assert await scene.store.leave(OTHER, working=True) == 0
+        assert [thread.run_id for thread in await scene.store.threads()] == [claim.run_id]
+        assert await scene.dispatch() == ()
+        assert await scene.store.take_over(NODE, OTHER, 0) == 0
+        assert await scene.store.threads() == ()
+        assert (await scene.claim()).scheduled_time == at("09:02")
+
+    @scenario
+    async def test_a_node_that_was_taken_for_dead_tells_of_what_works_on_when_it_joins_again(
+        self, scene: Scene
+    ) -> None:
+        await scene.store.join(OTHER)
+        await scene.define(job(overlap="skip"))
+        await scene.later("1m")
+        claim = await scene.claim(OTHER)
+        assert await scene.store.take_over(NODE, OTHER, 0) == 1
+        await scene.store.join(THIRD, working=[key(claim), ThreadKey(claim.run_no + 7, 0, 1)])
+        assert [(thread.run_id, thread.node) for thread in await scene.store.threads()] == [(claim.run_id, str(THIRD))]
+        assert await scene.story() == ["09:01 PENDING (previous_run)"]
+        assert await scene.dispatch() == ()
+        await scene.store.heartbeat(THIRD, {}, [key(claim)])
+        assert await scene.dispatch() == ()
+        await scene.store.heartbeat(THIRD, {}, [])
+        assert (await scene.claim()).starts == (Start(0, 2),)
+
+    @scenario
+    async def test_what_works_on_counts_beside_a_run_that_was_started_again_meanwhile(self, scene: Scene) -> None:
+        await scene.store.join(OTHER)
+        await scene.define(job(overlap="skip"))
+        await scene.later("1m")
+        claim = await scene.claim(OTHER)
+        await scene.store.take_over(NODE, OTHER, 0)
+        again = await scene.claim()
+        await scene.store.join(THIRD, working=[key(claim)])
+        assert (await scene.settle(again, ended(SUCCESS, 0, 2))).state == RunState.COMPLETED
+        await scene.later("1m", slots=1)
+        reason = f"thread of run {claim.run_id} still working on node {THIRD}"
+        assert await scene.story() == ["09:01 COMPLETED", f"09:02 SKIPPED {reason}"]
 
     @scenario
     async def test_only_the_threads_own_node_ends_it(self, scene: Scene) -> None:

@@ -27,7 +27,15 @@ from horae.testing.contract_builders import (
     slot_id,
     unknown_run,
 )
-from horae.testing.contract_vault import HoldingContract, Kept, OwnerContract, PeopleContract, kept, peopled
+from horae.testing.contract_vault import (
+    DigestContract,
+    HoldingContract,
+    Kept,
+    OwnerContract,
+    PeopleContract,
+    kept,
+    peopled,
+)
 
 RUN_A = Grant(Privilege.EXECUTE_JOB, "a")
 NONE_BEFORE = "0" * 64
@@ -438,5 +446,7 @@ class TogetherContract(Contract):
         assert (claim.definition.version, claim.definition.handlers) == (2, frozenset({"other"}))
 
 
-class VaultContract(PeopleContract, OwnerContract, HoldingContract, AuditContract, SealContract, TogetherContract):
+class VaultContract(
+    PeopleContract, OwnerContract, DigestContract, HoldingContract, AuditContract, SealContract, TogetherContract
+):
     """All of it. Subclass as you would `StoreContract`, with a store that is a Vault."""

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Protocol, cast
 
 from horae.core.access import LOCAL, Grant, Principal, Privilege, user_uuid
 from horae.core.job import TaskSpec
 from horae.core.needs import EXTERNAL, connection_need, procedure_need
+from horae.core.throttle import OLD_PASSWORDS
 from horae.errors import (
     AlreadyExists,
     InUse,
@@ -20,7 +22,7 @@ from horae.errors import (
     SecretNotFound,
 )
 from horae.store.port import Claim, Store
-from horae.store.vault import RoleRecord, SecretRecord, UserRecord, Vault
+from horae.store.vault import RIGHTS_DIGESTED, RoleRecord, SecretRecord, UserRecord, Vault
 from horae.testing.contract_builders import BEGINNING, Contract, Scene, at, job, raises, scenario
 
 HASH, OTHER_HASH = "$argon2id$one", "$argon2id$other"
@@ -99,7 +101,7 @@ class PeopleContract(Contract):
         assert (bob.is_admin, bob.is_enabled, await store.password_hash("bob")) == (False, True, OTHER_HASH)
 
     @scenario
-    async def test_local_cannot_be_dropped_disabled_or_made_less(self, scene: Scene) -> None:
+    async def test_local_cannot_be_dropped_disabled_made_less_or_given_a_password(self, scene: Scene) -> None:
         store = kept(scene)
         with raises(InUse):
             await store.alter_user("local", is_admin=False)
@@ -107,9 +109,10 @@ class PeopleContract(Contract):
             await store.alter_user("local", is_enabled=False)
         with raises(InUse):
             await store.drop_user("local")
-        await store.alter_user("local", password_hash=HASH)
+        with raises(InUse):
+            await store.alter_user("local", password_hash=HASH)
         assert await store.principal("local") == LOCAL
-        assert await store.password_hash("local") == HASH
+        assert await store.password_hash("local") is None
 
     @scenario
     async def test_whoever_is_not_there_is_told_by_name(self, scene: Scene) -> None:
@@ -182,6 +185,27 @@ class PeopleContract(Contract):
         assert await store.password_hash("bob") is None
 
     @scenario
+    async def test_old_passwords_are_tried_so_often_by_whatever_process_and_each_user_for_themselves(
+        self, scene: Scene
+    ) -> None:
+        store = await peopled(scene)
+        peer = await scene.peer()
+        for turn in range(int(OLD_PASSWORDS.burst)):
+            asked = store if peer is None or turn % 2 else cast(Kept, peer)
+            assert await asked.take_password_try("bob") == 0
+        for each in (store, store if peer is None else cast(Kept, peer)):
+            assert await each.take_password_try("bob") == 1 / OLD_PASSWORDS.rate
+        assert await store.take_password_try("ann") == 0
+        assert await store.take_password_try("nobody") == 0
+        scene.clock.advance("1m")
+        assert await store.take_password_try("bob") == 0
+        assert await store.take_password_try("bob") > 0
+        await store.alter_user("bob", is_admin=True)
+        assert await store.take_password_try("bob") > 0
+        await store.alter_user("bob", password_hash=OTHER_HASH)
+        assert await store.take_password_try("bob") == 0
+
+    @scenario
     async def test_a_role_takes_its_grants_and_members_with_it(self, scene: Scene) -> None:
         store = await peopled(scene)
         await store.grant([CREATE], ["crew"])
@@ -191,6 +215,75 @@ class PeopleContract(Contract):
         await store.create_role("crew")
         assert await store.role_grants("crew") == frozenset()
         assert (await store.roles())[0].members == ()
+
+
+class DigestContract(Contract):
+    """What the trail is told of rights and versions."""
+
+    @scenario
+    async def test_rights_have_another_digest_after_each_change_and_the_first_one_when_it_is_undone(
+        self, scene: Scene
+    ) -> None:
+        store = await peopled(scene)
+        first = await store.rights()
+        seen = {first}
+        for change in (
+            store.grant([CREATE], ["ann"]),
+            store.add_members(["crew"], ["bob"]),
+            store.alter_user("bob", is_admin=True),
+            store.alter_user("bob", password_hash=OTHER_HASH),
+            store.alter_user("ann", is_enabled=False),
+            store.create_role("watch"),
+        ):
+            await change
+            seen.add(await store.rights())
+        assert len(seen) == 7
+        await store.revoke([CREATE], ["ann"])
+        await store.remove_members(["crew"], ["bob"])
+        await store.alter_user("bob", password_hash=HASH, is_admin=False)
+        await store.alter_user("ann", is_enabled=True)
+        await store.drop_role("watch")
+        assert await store.rights() == first
+
+    @scenario
+    async def test_rights_are_noted_once_for_each_change_by_whatever_node(self, scene: Scene) -> None:
+        store = await peopled(scene)
+        other = cast(Kept, await scene.peer() or store)
+        assert await store.note_rights(thorough=False)
+        for each in (store, other):
+            assert not await each.note_rights(thorough=False)
+            assert not await each.note_rights()
+        await other.grant([CREATE], ["ann"])
+        assert await store.note_rights(thorough=False)
+        assert not await other.note_rights(thorough=False)
+        await store.grant([RUN_A], ["ann"])
+        await store.revoke([RUN_A], ["ann"])
+        assert not await store.note_rights(thorough=False), "they are what they were"
+        told = [row for row in await store.audit(limit=100, sealed=False) if row.event == RIGHTS_DIGESTED]
+        assert [row.outcome for row in told] == ["OK", "OK"]
+        assert told[-1].details == json.dumps({"rights": await store.rights()})
+
+    @scenario
+    async def test_versions_have_digests_while_they_are_kept_and_the_present_ones_come_in_pages(
+        self, scene: Scene
+    ) -> None:
+        store = kept(scene)
+        await scene.define(job("a"), job("b"), job("c"))
+        scene.clock.advance("1s")
+        await scene.define(job("a", description="new"))
+        present = await store.present_versions()
+        assert sorted(each.version for each in present) == [1, 1, 2]
+        assert list(present) == sorted(present)
+        assert (
+            *await store.present_versions(limit=1),
+            *await store.present_versions(present[0].job_uuid, 5),
+        ) == present
+        (a,) = (each for each in present if each.version == 2)
+        found = await store.version_digests([*present, a._replace(version=1), a._replace(version=3)])
+        assert found.keys() == {*present, a._replace(version=1)}
+        assert len(set(found.values())) == 4
+        rows = await store.audit(limit=100, sealed=False)
+        assert {row.digest for row in rows if row.event in ("JOB_CREATED", "JOB_MODIFIED")} == set(found.values())
 
 
 class OwnerContract(Contract):

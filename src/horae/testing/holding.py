@@ -45,7 +45,11 @@ class _HeldBlock:
     """A transaction's block: its ends are held, what is done inside is held by itself."""
 
     def __init__(
-        self, make: Callable[..., AbstractAsyncContextManager[Any]], holding: Holding, *limits: float, **options: bool
+        self,
+        make: Callable[..., AbstractAsyncContextManager[Any]],
+        holding: Holding,
+        *limits: float | str | None,
+        **options: bool,
     ) -> None:
         self._block = make(*limits, **options)
         self._holding = holding

@@ -17,10 +17,10 @@ from horae.testing.model_state import Run, Work
 from horae.testing.model_threads import remove_threads, suspect_threads, threads_of
 
 
-def take_over(work: Work, dead: UUID, counter: int) -> int:
+def take_over(work: Work, dead: UUID, counter: int) -> int | None:
     row = work.catalog.nodes.get(str(dead))
     if row is None or row.state != "ALIVE" or row.counter != counter:
-        return 0
+        return None
     row.state = "DEAD"
     row.ended_at = work.now
     taken = work.catalog.owned(row.node)

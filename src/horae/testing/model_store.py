@@ -60,7 +60,7 @@ from horae.testing import (
 from horae.testing.clock import whole_milliseconds
 from horae.testing.model_moves import hand_over_all
 from horae.testing.model_state import Catalog, Node, Work
-from horae.testing.model_threads import remove_threads, thread_records, threads_of
+from horae.testing.model_threads import adopt_threads, remove_threads, thread_records, threads_of
 
 if TYPE_CHECKING:
     from horae.store.port import Store
@@ -95,6 +95,7 @@ class ModelStore:
     """How long a lock has to be free before its node may be judged dead: here a free lock is proof."""
 
     transaction_limit: float = 5.0
+    write_limit: float | None = None
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self.catalog = Catalog()
@@ -218,7 +219,14 @@ class ModelStore:
     # ---- engine ------------------------------------------------------------------------------------------------------
 
     @atomic
-    async def join(self, node: UUID, *, name: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+    async def join(
+        self,
+        node: UUID,
+        *,
+        name: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        working: Collection[ThreadKey] = (),
+    ) -> None:
         work, own = self._work(), str(node)
         for other in work.catalog.nodes.values():
             live = other.state == "ALIVE" and other.node in work.catalog.held
@@ -228,6 +236,7 @@ class ModelStore:
         row = work.catalog.nodes.setdefault(own, fresh)
         if row.state == "ALIVE":
             work.catalog.held.add(own)
+        adopt_threads(work, own, working)
 
     @atomic
     async def describe(self, node: UUID, details: Mapping[str, Any]) -> None:
@@ -263,7 +272,7 @@ class ModelStore:
         return remove_threads(work, [thread for thread in threads_of(work, str(node)) if thread.key in ended])
 
     @atomic
-    async def leave(self, node: UUID) -> int:
+    async def leave(self, node: UUID, *, working: bool = False) -> int:
         work, own = self._work(), str(node)
         row = work.catalog.nodes.get(own)
         if row is None:
@@ -272,6 +281,8 @@ class ModelStore:
         for run in owned:
             model_progress.release(work, run, started=True)
         hand_over_all(work)
+        if working:
+            return len(owned)
         remove_threads(work, threads_of(work, own))
         row.state = "STOPPED"
         row.ended_at = work.now
@@ -292,7 +303,7 @@ class ModelStore:
 
     @asynccontextmanager
     async def transact(
-        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None
+        self, node: UUID, run_id: str, run_no: int, fence: int, limit: float | None = None, owner: str | None = None
     ) -> AsyncIterator[ModelJoined]:
         run = self.catalog.run(run_id)
         if run is None or (run.state, run.owner, run.fence) != (RunState.RUNNING, str(node), fence):
@@ -308,7 +319,7 @@ class ModelStore:
             joined.closed = True
 
     @atomic
-    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int:
+    async def take_over(self, node: UUID, dead: UUID, counter: int) -> int | None:
         return model_keep.take_over(self._work(), dead, counter)
 
     @atomic

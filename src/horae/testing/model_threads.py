@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from horae.core.lifecycle import RunState
 from horae.store.records import Start, ThreadKey, ThreadRecord
@@ -32,6 +32,19 @@ def suspect_threads(work: Work, run: Run) -> None:
             if attempt.state == "RUNNING"
         ]
         mark_threads(work, run, node.node, under_way)
+
+
+def adopt_threads(work: Work, node: str, working: Collection[ThreadKey]) -> None:
+    """Takes what works on, of an incarnation that others took for dead, for threads of this node."""
+    work.catalog.threads = [thread for thread in work.catalog.threads if thread.key not in working]
+    by_number = {run.number: run for run in work.catalog.runs}
+    for key in working:
+        run = by_number.get(key.run_no)
+        if run is None:
+            continue
+        mark_threads(work, run, node, (Start(key.position, key.number),))
+        if run.state is RunState.PENDING and run.waiting_for in (None, "retry"):
+            run.waiting_for = "previous_run"
 
 
 def remove_threads(work: Work, gone: Sequence[Thread]) -> int:

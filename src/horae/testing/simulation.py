@@ -34,6 +34,7 @@ from horae.core.instant import aware
 from horae.declarative.scheduler import Scheduler
 from horae.engine.engine import Engine, Host
 from horae.engine.tuning import Tuning
+from horae.engine.watchdog import Watchdog
 from horae.errors import Conflict, InvalidInput, shown
 from horae.events import AttemptStarted
 from horae.runners import waiting
@@ -283,7 +284,7 @@ async def _killed(engine: Engine, store: FaultyCatalog | None) -> None:
     await engine.crash()
     if store is not None:
         # What the system does with a killed process' locks.
-        await store.driver.free_lock(engine.node)
+        await store.driver.free_lock(engine.node, left=False)
 
 
 class _SimulatedHost(Host):
@@ -293,6 +294,7 @@ class _SimulatedHost(Host):
         self._loop = loop
         self.threads = Turns(loop)
         self.processes = _HeldProcesses(loop, memory_limit=tuning.process_memory, tee=tuning.tee)
+        self.watchdog = Watchdog(loop.time)
 
     def background(self) -> AbstractContextManager[None]:
         return self._loop.background()

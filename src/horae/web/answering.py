@@ -1,8 +1,9 @@
 """Operations over HTTP: the request becomes a question, the desk answers it, the answer becomes a response.
 
-A POST that comes with an Idempotency-Key is answered once: whoever repeats it gets the answer that was given. What was
-refused changed nothing and is not kept, so that it may be tried again under the same key; the statements of `sql` may
-have been carried out in part, so of these the refusal is kept too.
+A POST that changes something and comes with an Idempotency-Key is answered once: whoever repeats it gets the answer
+that was given. What was refused changed nothing and is not kept, so that it may be tried again under the same key; the
+statements of `sql` may have been carried out in part, so of these the refusal is kept too, unless all of them read.
+The answer is kept in the transaction that does what was asked, so that a server that is killed leaves both or neither.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from horae.control.service import Kept
 from horae.control.visiting import Begun, busy_error
 from horae.ddl.session import READING_VERBS
-from horae.desk import asking, persons, plans, shapes, sights
+from horae.ddl.text import only_reads
+from horae.desk import asking, persons, shapes, sights
 from horae.desk.asking import Asked
 from horae.desk.operations import PREFIX, Operation
 from horae.desk.shapes import Shape
@@ -37,7 +40,7 @@ _LETS_IN = frozenset({"create_user", "alter_user", "create_token", "sql"})
 """What may give somebody a way in."""
 
 _MOST_KEPT = 256 * 1024
-"""Bytes of an answer that is kept for those who ask again."""
+"""Bytes of an answer to statements that is kept for those who ask again; beyond it, without its rows."""
 _NO_ROWS = " (answered before: its rows were too many to keep)"
 
 _encoder = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical")
@@ -53,9 +56,10 @@ def operation_endpoint(operation: Operation, entrance: Entrance, hub: Hub) -> En
             is_shared = operation.name == "overview"
             answer = await (hub.overview(visit) if is_shared else visit.desk.answer(operation, asked))
             return _response(operation, answer, request)
+        await visit.desk.admit(operation)
         body = await body_of(request)
         asked = asked_by_body(operation, named, request.scope["query_string"], body)
-        key = _key(request) if operation.method == "POST" else None
+        key = _key(request) if operation.is_once else None
         if key is None:
             return _response(operation, await _answer(operation, visit, asked, request), request)
         return await _once(operation, visit, asked, request, key, body)
@@ -113,35 +117,71 @@ async def _once(operation: Operation, visit: Visit, asked: Asked, request: Reque
     begun = await porter.begin(visit.who, operation.method, path, key, body)
     is_trigger = isinstance(asked, asking.TriggerJob)
     if isinstance(asked, asking.TriggerJob) and asked.key is None:
-        # By its own key a trigger is exact even where this server is killed between the run and the answer.
+        # By its own key a trigger need not wait for another who is at it.
         asked = msgspec.structs.replace(asked, key=key)
     if begun.status is not None:
         return _replayed(begun)
     if begun.busy and not is_trigger:
-        raise Refused(busy_error(), 409, {"retry-after": "1"})
+        raise _busy()
+    if begun.busy:
+        return _response(operation, await visit.desk.answer(operation, asked), request)
+    receipt = _Receipt(begun, operation.status)
     try:
-        answer = await visit.desk.answer(operation, asked)
+        answer = await visit.desk.answer_once(operation, asked, receipt)
     except BaseException as error:
-        if not begun.busy:
-            await _let_go(operation, begun, error, request, visit)
-        raise
+        if await _let_go(asked, receipt, error, request, visit) or not isinstance(error, HoraeError):
+            raise
+    else:
+        await porter.forget()
+        return _response(operation, answer, request)
+    # It was answered, by another who took this server for gone or by a commit whose answer was lost.
+    begun = await porter.begin(visit.who, operation.method, path, key, body)
+    if begun.status is not None:
+        return _replayed(begun)
     if not begun.busy:
-        kept = _to_keep(answer)
+        await porter.drop(begun)
+    raise _busy()
+
+
+def _busy() -> Refused:
+    return Refused(busy_error(), 409, {"retry-after": "1"})
+
+
+class _Receipt:
+    """How the answer to one request is kept: a `Receipt` of the desk."""
+
+    def __init__(self, begun: Begun, status: int) -> None:
+        self.begun = begun
+        self.noted = begun.body
+        self._status = status
+        self._next = begun.body
+
+    async def note(self, store: Kept, answer: Shape) -> None:
+        self._next = _to_keep(answer) or b""
+        begun = self.begun
+        if not await store.note_answer(begun.key, begun.fingerprint, self._next, was=self.noted):
+            raise busy_error()
+
+    def settle(self) -> None:
+        self.noted = self._next
+
+    async def finish(self, store: Kept, answer: Shape) -> None:
+        begun, kept = self.begun, _to_keep(answer)
         if kept is None:
-            await porter.drop(begun.key)
-        else:
-            await porter.finish(begun.key, operation.status, kept)
-    return _response(operation, answer, request)
+            await store.drop_answer(begun.key, begun.begun_at)
+        elif not await store.finish_answer(begun.key, begun.fingerprint, self._status, kept, was=self.noted):
+            raise busy_error()
 
 
-async def _let_go(operation: Operation, begun: Begun, error: BaseException, request: Request, visit: Visit) -> None:
-    porter = visit.site.porter
-    if operation.name == "sql" and isinstance(error, HoraeError) and status_of(error) < 500:
+async def _let_go(asked: Asked, receipt: _Receipt, error: BaseException, request: Request, visit: Visit) -> bool:
+    """Lets others answer what this server could not. False where it is answered, or another is at it."""
+    porter, begun = visit.site.porter, receipt.begun
+    is_sql = isinstance(asked, asking.RunSql) and not only_reads(asked.text)
+    if is_sql and isinstance(error, HoraeError) and status_of(error) < 500:
         instance = request.scope["raw_path"].decode("ascii", "replace")
         told = problem(Refused(error), instance=instance, request_id=request.scope["state"]["request_id"])
-        await porter.finish(begun.key, told.status, msgspec.json.encode(told))
-    else:
-        await porter.drop(begun.key)
+        return await porter.finish(begun, told.status, msgspec.json.encode(told), was=receipt.noted)
+    return await porter.drop(begun)
 
 
 def _to_keep(answer: Shape) -> bytes | None:
@@ -149,15 +189,12 @@ def _to_keep(answer: Shape) -> bytes | None:
     it was a day later. A token's secret is told once, and written down nowhere."""
     if isinstance(answer, persons.NewToken):
         return _encoded(msgspec.structs.replace(answer, secret=""))
-    if isinstance(answer, plans.Plan):
-        return None
     if isinstance(answer, sights.SqlAnswer):
         if all(each.statement in READING_VERBS for each in answer.results):
             return None
         body = _encoded(answer)
         return body if len(body) <= _MOST_KEPT else _encoded(_without_rows(answer))
-    body = _encoded(answer)
-    return body if len(body) <= _MOST_KEPT else None
+    return _encoded(answer)
 
 
 def _without_rows(answer: sights.SqlAnswer) -> sights.SqlAnswer:

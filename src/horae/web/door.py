@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from horae.desk.operations import OPERATIONS, PREFIX
+from horae.desk.outside import asking_from_outside
 from horae.errors import CrossSite, InvalidInput, RequestTooLarge, ServerUnavailable, shown
 from horae.web import origin
 from horae.web.limiting import Buckets
@@ -78,7 +79,8 @@ class Door:
             try:
                 await self._check(scope)
                 incoming.check()
-                await self._app(scope, incoming.receive, outgoing.send)
+                with asking_from_outside():
+                    await self._app(scope, incoming.receive, outgoing.send)
             except ClientDisconnect:
                 outgoing.status = outgoing.status or 499
             except asyncio.CancelledError:
@@ -105,7 +107,7 @@ class Door:
                 421,
             )
         if scope["method"] not in SAFE:
-            reason = origin.foreign(headers)
+            reason = origin.foreign(headers, is_secure=self._site.is_secure)
             if reason is not None:
                 await self._note(scope, f"a request that another site made: {reason}")
                 raise CrossSite(
@@ -149,10 +151,20 @@ class _Incoming:
         self._taken = 0
         headers = Headers(scope=scope)
         self._length = headers.get("content-length")
-        self.is_unread = self._length not in (None, "0") or "transfer-encoding" in headers
+        is_chunked = "transfer-encoding" in headers
+        self._is_ambiguous = is_chunked and self._length is not None
+        self.is_unread = self._length not in (None, "0") or is_chunked
 
     def check(self) -> None:
         """What can be told before any of it is read."""
+        if self._is_ambiguous:
+            raise Refused(
+                InvalidInput(
+                    "A request may have a Content-Length or a Transfer-Encoding, not both",
+                    hint="Send one of them: of two, a proxy before this server might go by the other.",
+                ),
+                400,
+            )
         if self._length is not None and self._length.isdecimal() and int(self._length) > self._most:
             raise self._too_large()
 

@@ -19,6 +19,9 @@ from horae.web.problems import limited
 from horae.web.site import Site, Visit
 
 COOKIE = "horae_session"
+SECURE_COOKIE = f"__Host-{COOKIE}"
+"""Where the server is reached by https: browsers take a cookie of such a name from this very host by https alone, so
+that neither another host of the domain nor whoever sits between can put one in its place."""
 CSRF_HEADER = "x-csrf-token"
 _FAILURE_RATE = 0.5
 
@@ -32,16 +35,20 @@ class Entered:
     secret: str | None = None
 
 
+def cookie_name(site: Site) -> str:
+    return SECURE_COOKIE if site.is_secure else COOKIE
+
+
 def keep_session(response: Response, signed: SignedIn, site: Site) -> None:
     """Gives the browser its session. Lax: who follows a link from elsewhere, in a mail say, is still signed in; what
     changes something is protected by the token that our own pages alone have, and by where it came from."""
     response.set_cookie(
-        COOKIE, signed.secret, expires=signed.expires, secure=site.is_secure, httponly=True, samesite="lax"
+        cookie_name(site), signed.secret, expires=signed.expires, secure=site.is_secure, httponly=True, samesite="lax"
     )
 
 
 def end_session(response: Response, site: Site) -> None:
-    response.delete_cookie(COOKIE, secure=site.is_secure, httponly=True, samesite="lax")
+    response.delete_cookie(cookie_name(site), secure=site.is_secure, httponly=True, samesite="lax")
 
 
 class Entrance:
@@ -75,7 +82,7 @@ class Entrance:
         """Raises LoginFailed for whoever shows nothing, or something that opens nothing."""
         porter, address = self._site.porter, request.scope["state"]["address"]
         given = request.headers.get("authorization")
-        secret = request.cookies.get(COOKIE)
+        secret = request.cookies.get(cookie_name(self._site))
         if given is None and await self._is_open(request):
             return Entered(LOCAL, "open")
         if given is None and not secret:
@@ -129,7 +136,7 @@ class Entrance:
 
     async def require_sign_out(self, request: Request, given: str | None) -> None:
         """Lets sign out whoever a page of this session sent; a session that is none needs no protection."""
-        secret = request.cookies.get(COOKIE)
+        secret = request.cookies.get(cookie_name(self._site))
         if secret:
             await self._require_csrf(request, secret, given)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -22,8 +22,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horae.control.overrun_facts import OverlongRun, overlong_now
-from horae.control.wait_facts import StuckRun, stuck_now, threads_now
+from horae.control.wait_facts import StuckRun, stuck_now, threads_now, unstarted_now
 from horae.core.access import Privilege
+from horae.core.instant import EPOCH
+from horae.core.set_back import SetBack
 from horae.core.wait import Thread
 from horae.errors import HoraeError
 from horae.web.entering import Entrance
@@ -31,8 +33,12 @@ from horae.web.problems import Refused
 from horae.web.site import Site
 
 _SECONDS = 5.0
-"""The catalog has so long to answer."""
+"""The catalog has so long to answer a look, and a verdict is so long told again where the next is not there yet."""
+_ANSWERED = 0.9
+"""Seconds after which whoever asks is told, whatever is still waited for: a watchdog has little patience."""
+_LEAST = 0.05
 _FRESH = 1.0
+_EARLY_FRESH = 10.0
 
 
 class Health(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,13 +57,16 @@ class Checkup:
         self._entrance = entrance
         self._kept: Health | None = None
         self._kept_at = float("-inf")
-        self._looking = asyncio.Lock()
+        self._looking: asyncio.Task[Health] | None = None
+        self._early_kept: SetBack | None = None
+        self._early_at = float("-inf")
 
     async def healthz(self, request: Request, named: dict[str, str]) -> Response:
+        ends = asyncio.get_running_loop().time() + _ANSWERED
         found = await self._health()
-        if not await self._is_known(request):
+        if not await self._within(ends, self._is_known(request)):
             found = Health(status=found.status, reasons=found.reasons)
-        elif not _NAMING.isdisjoint(found.details) and not await self._sees_all(request):
+        elif not _NAMING.isdisjoint(found.details) and not await self._within(ends, self._sees_all(request)):
             details = {name: value for name, value in found.details.items() if name not in _NAMING}
             found = Health(status=found.status, reasons=found.reasons, details=details)
         return _told(found)
@@ -93,12 +102,33 @@ class Checkup:
         except (HoraeError, Refused):
             return False
 
+    async def _within(self, ends: float, asked: Coroutine[Any, Any, bool]) -> bool:
+        """Whether it is so; no, where the catalog does not say so in time."""
+        least = asyncio.get_running_loop().time() + _LEAST
+        try:
+            async with asyncio.timeout_at(max(ends, least)):
+                return await asked
+        except TimeoutError:
+            return False
+
     async def _health(self) -> Health:
-        async with self._looking:
-            if self._kept is None or monotonic() - self._kept_at >= _FRESH:
-                self._kept = await self._look()
-                self._kept_at = monotonic()
+        """A look goes on where it takes longer than anybody waits for it: one for all who ask meanwhile."""
+        if self._kept is not None and monotonic() - self._kept_at < _FRESH:
             return self._kept
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._renew())
+        looking = self._looking
+        await asyncio.wait({looking}, timeout=_ANSWERED - 2 * _LEAST)
+        if looking.done():
+            return looking.result()
+        if self._kept is not None and monotonic() - self._kept_at < _SECONDS:
+            return self._kept
+        return Health(status="red", reasons=[_AWAY], details={"node": self._site.node(), "store": "timeout"})
+
+    async def _renew(self) -> Health:
+        found = await self._look()
+        self._kept, self._kept_at = found, monotonic()
+        return found
 
     async def _look(self) -> Health:
         reasons: list[str] = []
@@ -137,6 +167,20 @@ class Checkup:
                     {"run": run.run_id, "job": run.job, "for": run.reason, "detail": run.detail}
                     for run in stuck[:_MOST_NAMED]
                 ]
+                late = await self._unstarted() if overdue.unstarted else []
+                if late:
+                    runs = "run is" if len(late) == 1 else "runs are"
+                    reasons.append(
+                        f"{len(late)} {runs} due for more than {self._site.limits.undecided:g} s, not started"
+                    )
+                    details["unstarted_jobs"] = sorted({run.job for run in late})[:_MOST_NAMED]
+                early = await self._early()
+                if early.ahead:
+                    jobs = f"{early.ahead} job{'' if early.ahead == 1 else 's'}"
+                    reasons.append(f"{jobs} ahead of a clock that was set back, until {_stamp(early.until)}")
+                    details["ahead"] = [
+                        {"job": job.name, "until": _stamp(job.cursor)} for job in early.jobs[:_MOST_NAMED]
+                    ]
                 threads = await self._threads()
                 if threads:
                     reasons.append(f"{len(threads)} thread{'' if len(threads) == 1 else 's'} working past a stop")
@@ -158,6 +202,25 @@ class Checkup:
         try:
             async with asyncio.timeout(_SECONDS):
                 return await stuck_now(await self._site.store())
+        except (HoraeError, TimeoutError):
+            return []
+
+    async def _early(self) -> SetBack:
+        """All jobs are read for it, so it is kept for a while."""
+        if self._early_kept is not None and monotonic() - self._early_at < _EARLY_FRESH:
+            return self._early_kept
+        try:
+            async with asyncio.timeout(_SECONDS):
+                self._early_kept = await (await self._site.store()).set_back()
+        except (HoraeError, TimeoutError):
+            return SetBack(EPOCH)
+        self._early_at = monotonic()
+        return self._early_kept
+
+    async def _unstarted(self) -> list[StuckRun]:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await unstarted_now(await self._site.store(), timedelta(seconds=self._site.limits.undecided))
         except (HoraeError, TimeoutError):
             return []
 
@@ -183,7 +246,7 @@ def _counted(stuck: Sequence[StuckRun]) -> dict[str, str]:
 
 
 _MOST_NAMED = 20
-_NAMING = frozenset({"waiting", "threads", "unreadable", "overlong"})
+_NAMING = frozenset({"ahead", "unstarted_jobs", "waiting", "threads", "unreadable", "overlong"})
 """Details that name jobs."""
 _AWAY = "the catalog cannot be reached"
 _FAILED = "the engine of this process has failed"

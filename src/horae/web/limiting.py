@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 
+from horae.core.throttle import Left, Throttle
+
 MOST_KEYS = 10_000
 
 
@@ -19,25 +21,15 @@ class Buckets:
         self._burst = burst
         self._clock = clock
         self._most = most
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, Left] = OrderedDict()
 
     def take(self, key: str, times: float = 1.0) -> float:
         """Takes one token, a bucket for `times` as many visitors being so much larger; answers 0.0, or, where there is
         none, the seconds until there is one again."""
-        left = self._left(key, times)
-        wait = 0.0 if left >= 1.0 else (1.0 - left) / (self._rate * times)
-        self._keep(key, left - 1.0 if not wait else left)
-        return wait
-
-    def _left(self, key: str, times: float) -> float:
-        kept = self._buckets.get(key)
-        if kept is None:
-            return self._burst * times
-        left, at = kept
-        return min(self._burst * times, left + (self._clock() - at) * self._rate * times)
-
-    def _keep(self, key: str, left: float) -> None:
-        self._buckets[key] = (left, self._clock())
+        throttle = Throttle(self._burst * times, self._rate * times)
+        left, wait = throttle.take(self._buckets.get(key), self._clock())
+        self._buckets[key] = left
         self._buckets.move_to_end(key)
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
+        return wait

@@ -14,6 +14,7 @@ import uvicorn
 
 from horae.errors import Conflict, InvalidConfiguration, shown
 from horae.web import origin
+from horae.web.crowd import Crowd, Reserving
 from horae.web.live import Hub
 from horae.web.patience import PatientProtocol
 from horae.web.rendering import warm
@@ -33,9 +34,9 @@ def is_loopback(host: str) -> bool:
     return host.startswith(UNIX) or origin.is_loopback(host)
 
 
-def check_binding(host: str, *, has_credentials: bool) -> None:
-    """Refuses to serve other machines while nobody could sign in: whoever reached it would be its administrator."""
-    if is_loopback(host) or has_credentials:
+def check_binding(host: str, *, is_closed: bool) -> None:
+    """Refuses to serve other machines while the catalog is open: whoever reached it would be its administrator."""
+    if is_loopback(host) or is_closed:
         return
     raise InvalidConfiguration(
         f"Refused to serve on {shown(host)}: other machines could reach it, and nobody has a password or a token yet",
@@ -96,7 +97,8 @@ async def serve(
     path = Path(host.removeprefix(UNIX)) if host.startswith(UNIX) and not handed else None
     sockets = list(handed) or ([_unix_socket(path)] if path is not None else _sockets(host, port, share=share_port))
     try:
-        config = _config(app, certificate, key, connections)
+        crowd = Crowd(connections, site.limits.connections_per_address, site.proxies)
+        config = _config(app, certificate, key, crowd)
     except BaseException:
         for each in sockets:
             each.close()
@@ -113,10 +115,10 @@ async def serve(
     return Listening(server, app.hub, address, task, path)
 
 
-def _config(app: Application, certificate: str | None, key: str | None, connections: int) -> uvicorn.Config:
+def _config(app: Application, certificate: str | None, key: str | None, crowd: Crowd) -> uvicorn.Config:
     config = uvicorn.Config(
-        app,
-        http=PatientProtocol,
+        Reserving(app, crowd),
+        http=type("Protocol", (PatientProtocol,), {"crowd": crowd}),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -124,7 +126,6 @@ def _config(app: Application, certificate: str | None, key: str | None, connecti
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=connections,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,

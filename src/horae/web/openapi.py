@@ -28,7 +28,8 @@ _ABOUT = (
     "Every answer is JSON; every refusal is a problem document (RFC 9457) with a stable `code` and `number`. "
     "Send `Authorization: Bearer TOKEN`; sessions of the dashboard send their cookie and, to change anything, "
     "`X-CSRF-Token`. A server without any credential serves its own machine alone, and needs neither. "
-    "Times are RFC 3339. `Idempotency-Key` makes any POST safe to repeat. A slash in a name is written %2F."
+    "Times are RFC 3339. `Idempotency-Key` makes any POST that changes something safe to repeat. A slash in a name is "
+    "written %2F."
 )
 
 
@@ -103,7 +104,7 @@ def refusals(operation: Operation) -> tuple[int, ...]:
     found = {*_ALWAYS, 404, 409}
     if operation.has_body:
         found.update(_WITH_BODY)
-    if operation.method == "POST":
+    if operation.is_once:
         found.add(422)
     if operation.name == "put_job":
         found.add(412)
@@ -118,7 +119,7 @@ def _answered(operation: Operation, status: int, answer: dict[str, Any]) -> dict
         headers["ETag"] = {"description": "The job's version, for If-Match", "schema": {"type": "string"}}
     if any(each.name in ("next_offset", "next_before") for each in msgspec.structs.fields(operation.answers)):
         headers["Link"] = {"description": 'The next page, as rel="next"', "schema": {"type": "string"}}
-    if operation.method == "POST":
+    if operation.is_once:
         headers["Idempotency-Replayed"] = {
             "description": "true: this was answered before, to the same key",
             "schema": {"type": "string"},
@@ -135,7 +136,7 @@ def _parameters(operation: Operation, asked: dict[str, Any]) -> list[dict[str, A
         elif not operation.has_body:
             needed = name in asked["required"]
             made.append({"name": name, "in": "query", "required": needed, "schema": _in_query(schema)})
-    if operation.method == "POST":
+    if operation.is_once:
         made.append(_header("Idempotency-Key", "A key of your own: whoever repeats it gets the same answer.", 255))
     if operation.name == "put_job":
         made.append(_header("If-Match", "The ETag of the job as it was read.", 40))

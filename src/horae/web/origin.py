@@ -60,8 +60,9 @@ def is_local(headers: Headers) -> bool:
     return name is not None and is_loopback(name) and not any(each in headers for each in _FORWARDED)
 
 
-def foreign(headers: Headers) -> str | None:
-    """Why a request was made by another site; None where it was not, or where no browser made it."""
+def foreign(headers: Headers, *, is_secure: bool) -> str | None:
+    """Why a request was made by another site; None where it was not, or where no browser made it. A server that is
+    reached by https alone (`is_secure`) has no pages that came by http: whoever sits between could have made those."""
     site = headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return f"the browser says so (Sec-Fetch-Site: {shown(site[:40])})"
@@ -69,7 +70,9 @@ def foreign(headers: Headers) -> str | None:
     if origin is None:
         return None
     parts = _split(origin)
-    if parts is None or parts != _split(f"{origin.partition('://')[0]}://{headers.get('host', '')}"):
+    scheme = origin.partition("://")[0].lower()
+    is_ours = parts is not None and parts == _split(f"{scheme}://{headers.get('host', '')}")
+    if not is_ours or (is_secure and scheme != "https"):
         return f"its origin is {shown(origin[:200])}"
     return None
 

@@ -1,6 +1,7 @@
-"""How long one connection may keep the server waiting: for the head of a request, and for somebody to read an answer.
+"""How long one connection may keep the server waiting, and whether there is room for it at all.
 
-uvicorn waits for both without end. How long a body may take is `door`'s to say.
+uvicorn waits without end for the head of a request and for somebody to read an answer, and takes whoever comes. How
+long a body may take is `door`'s to say.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from horae.errors import InvalidInput
+from horae.errors import HoraeError, InvalidInput, RateLimited
+from horae.web.crowd import Crowd
+from horae.web.origin import UNIX
 from horae.web.problems import MEDIA_TYPE, Refused, problem
 
 HEAD_SECONDS = 10.0
@@ -27,15 +30,23 @@ class PatientProtocol(H11Protocol):
 
     head_seconds = HEAD_SECONDS
     unread_seconds = UNREAD_SECONDS
+    crowd: Crowd
+    """Of the server that the connection is made to."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._counted: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._watch_head()
+        address = self.client[0] if self.client else UNIX
+        if self.crowd.enter(address):
+            self._counted = address
+            self._watch_head()
+        else:
+            self._refuse(429, RateLimited(f"There is no room for another connection from {address}"))
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -49,6 +60,9 @@ class PatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop(head=True, unread=True)
+        if self._counted is not None:
+            self.crowd.leave(self._counted)
+            self._counted = None
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -80,14 +94,14 @@ class PatientProtocol(H11Protocol):
         if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
             return
         self.logger.info("A request did not arrive in time.")
-        self._refuse(408, "The request did not arrive in time")
+        self._refuse(408, InvalidInput("The request did not arrive in time"))
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP at all. Whoever sent it gets a problem like everybody else."""
-        self._refuse(400, "This is no HTTP request, or its head is too large")
+        self._refuse(400, InvalidInput("This is no HTTP request, or its head is too large"))
 
-    def _refuse(self, status: int, words: str) -> None:
-        refused = Refused(InvalidInput(words), status)
+    def _refuse(self, status: int, error: HoraeError) -> None:
+        refused = Refused(error, status)
         body = msgspec.json.encode(problem(refused, instance="", request_id=""))
         headers = [(b"content-type", MEDIA_TYPE.encode()), (b"connection", b"close"), (b"cache-control", b"no-store")]
         parts = (

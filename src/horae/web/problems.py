@@ -126,7 +126,9 @@ def refusal(error: BaseException, request_id: str) -> Refused:
 def _complete(refused: Refused) -> Refused:
     if refused.status == 401:
         refused.headers.setdefault("www-authenticate", 'Bearer realm="horae"')
-    if refused.status == 503:
+    if refused.status == 429 and "retry_after" in refused.error.details:
+        refused.headers.setdefault("retry-after", str(refused.error.details["retry_after"]))
+    if refused.status in (429, 503):
         refused.headers.setdefault("retry-after", str(_RETRY_SECONDS))
     return refused
 

@@ -27,6 +27,7 @@ from horae.desk.operations import OPERATIONS, PREFIX
 from horae.errors import HoraeError, InvalidInput, LoginFailed
 from horae.web import openapi
 from horae.web.answering import api_path, operation_endpoint
+from horae.web.departure import given_up
 from horae.web.door import Door
 from horae.web.entering import Entrance, keep_session
 from horae.web.forms import CHANGED, form_of
@@ -54,6 +55,8 @@ class Application:
         self.table = table = Table()
         for operation in OPERATIONS:
             endpoint = operation_endpoint(operation, entrance, hub)
+            if operation.is_given_up:
+                endpoint = given_up(endpoint)
             table.add(api_path(operation), operation.name, endpoint, operation.method)
         _add_service(table, site, entrance, hub)
         _add_pages(table, site, entrance, hub)
@@ -123,7 +126,8 @@ def _fixed(value: object, media_type: str) -> Endpoint:
 
 def _add_pages(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None:
     for path, name, page in ALL_PAGES:
-        table.add(path, name, _login_page(page, entrance) if name == "login" else _page(page, entrance, hub))
+        endpoint = _login_page(page, entrance) if name == "login" else _page(page, entrance, hub)
+        table.add(path, name, given_up(endpoint) if name == "explore" else endpoint)
     for path, name, page in ALL_FORMS:
         table.add(path, name, _form(page, entrance, hub), "POST")
 

@@ -20,8 +20,8 @@ class Limits:
     """`body` in bytes, which may take `patience` seconds to arrive; `rate` requests a second for each visitor, in
     bursts of up to `burst` (an address may have four visitors' worth, a server that is open to its machine twenty);
     `viewers` live at once, of whom one visitor may be `own_viewers` (where it is open, all); `logins` tries a minute
-    for each address; `failures`, tokens and cookies that open nothing, from one address at once; `undecided` seconds
-    that a due slot may stay unplanned before the health check is red."""
+    for each address, which may have `connections_per_address` open; `failures`, tokens and cookies that open nothing,
+    from one address at once; `undecided` seconds that a due slot may stay unplanned before the health check is red."""
 
     body: int = 1 << 20
     patience: float = 15.0
@@ -30,6 +30,7 @@ class Limits:
     viewers: int = 200
     own_viewers: int = 20
     logins: int = 10
+    connections_per_address: int = 100
     failures: int = 20
     undecided: float = 30.0
 

@@ -35,9 +35,16 @@ class ServerClock:
 
     def told(self) -> int:
         """The injected clock."""
+        return max(self.last, self._injected())
+
+    def _injected(self) -> int:
         assert self.injected is not None
         elapsed = self.injected() - EPOCH
-        return max(self.last, elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000)
+        return elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
+
+    async def plain(self, connection: AsyncConnection[Row]) -> int:
+        """As it stands, also where it was set back to before what was seen."""
+        return int(await _reading(connection)) if self.injected is None else self._injected()
 
     async def read(self, connection: AsyncConnection[Row]) -> int:
         if self.injected is not None:

@@ -1,4 +1,4 @@
-"""PostgreSQL by psycopg: a pool for transactions, one more connection that listens and holds the liveness locks.
+"""PostgreSQL by psycopg: pools for transactions, and one more connection that listens and holds the liveness locks.
 
 A transaction is BEGIN, the clock, named statements, COMMIT. Many rows go in one statement, as arrays written out here:
 the driver would adapt value by value, at ten times the cost. A connection that breaks while committing leaves the
@@ -8,37 +8,45 @@ outcome unknown, and that is what is raised; every verb may then be repeated.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
-from hashlib import sha256
-from time import monotonic
 from typing import Any, TypeVar
 from uuid import UUID
 
-import psycopg
 from psycopg import AsyncConnection
 from psycopg.types.string import TextLoader
 
 from horae.core.liveness import RECONNECTION
 from horae.errors import NotACatalog, StoreError, StoreUnavailable
 from horae.store.driver import Clock, Row
+from horae.store.port import from_outside
 from horae.store.postgres.clock import ServerClock
 from horae.store.postgres.failures import shown_place, translated
 from horae.store.postgres.joining import PostgresJoined, clean, select
+from horae.store.postgres.limits import HAS_WHOLE, WHOLE, WITHOUT_WHOLE
+from horae.store.postgres.limits import joined as joined_limits
+from horae.store.postgres.links import LONGEST_ANSWER, Trust, kept_alive
+from horae.store.postgres.listening import Listener, lock_key
 from horae.store.postgres.pooling import Checked, Connection, Pool, renewed
+from horae.store.postgres.roles import READER, VIEWER
 from horae.store.postgres.running import Callers
-from horae.store.postgres.transaction import PLANNING, PostgresMigrator, PostgresTransaction, Prepared, undo
+from horae.store.postgres.transaction import (
+    PLANNING,
+    PostgresMigrator,
+    PostgresTransaction,
+    Prepared,
+    lock_migrations,
+    undo,
+)
 from horae.store.records import Rows
 
-_TAKE = "SELECT pg_try_advisory_lock(%s)"
-_FREE = "SELECT pg_advisory_unlock(%s)"
-LONGEST_BACKOFF = 5.0
 MOST_PREPARED = 500
 """Statements a connection keeps prepared: more than there are, with the forms their batches take."""
 MOST_JOINED = 10
 """Connections for transactions that tasks join; they are opened as they are needed, and closed after a minute."""
+MOST_ASKING = 4
+"""Connections for what is asked through a server, likewise: what waits there holds up no claim and no heartbeat."""
 MOST_LOOKING = 4
 """Connections for pages and lists, opened and closed likewise: a long look leaves the engine its own."""
 Made = TypeVar("Made", bound=PostgresTransaction)
@@ -54,21 +62,23 @@ class PostgresDriver:
     dialect = "postgres"
     lock_grace = RECONNECTION
     transaction_limit = 60.0
+    write_limit: float | None = None
 
     def __init__(self, url: str, *, clock: Clock | None = None, connections: int = 4, patience: float = 30.0) -> None:
         self.url = url
+        self._address = kept_alive(url)
         self.place = shown_place(url)
         self._clock = ServerClock(clock)
         self._connections = connections
         self._patience = patience
+        self.asks_password: bool | None = None
+        """Whether the server asked for a password when the store was opened."""
         self._pool: Pool | None = None
+        self._asking: Pool | None = None
         self._joining: Pool | None = None
         self._looks: Pool | None = None
-        self._listening: asyncio.Task[None] | None = None
-        self._listening_since = asyncio.Event()
-        self._held: set[UUID] = set()
-        self._locked: set[UUID] = set()
-        self._wishes: list[tuple[str, UUID, asyncio.Future[bool]]] = []
+        self._listener: Listener | None = None
+        self._trust = Trust()
         self._changes = 1
         self._condition = asyncio.Condition()
         self._prepared = Prepared(injected=clock is not None)
@@ -78,15 +88,27 @@ class PostgresDriver:
     async def open(self) -> None:
         if self._pool is not None:
             return
+        try:
+            await self._open()
+        except BaseException:
+            # Half open, the next try would take it for open.
+            await self.close()
+            raise
+
+    async def _open(self) -> None:
         self._context = copy_context()
         # One plain connection first: its error says what is wrong; the pool's would only say that time ran out.
         async with translated(self.place):
-            probe = await AsyncConnection.connect(self.url, autocommit=True, connect_timeout=10)
+            probe = await Connection.connect(self._address, autocommit=True)
             try:
+                self.asks_password = bool(probe.pgconn.used_password)
                 await self._clock.check(probe, self.place)
             finally:
                 await probe.close()
-            self._pool = self._made_pool(min_size=1, max_size=self._connections)
+            self._pool = self._made_pool(min_size=1, max_size=self._connections, configure=_configure_ours)
+            self._asking = self._made_pool(
+                min_size=0, max_size=MOST_ASKING, max_idle=60.0, configure=_configure_ours, check=Checked()
+            )
             # A connection that broke while it was idle costs a verb that is repeated; there, a task's whole work.
             self._joining = self._made_pool(
                 min_size=0, max_size=MOST_JOINED, max_idle=60.0, reset=clean, check=Pool.check_connection
@@ -95,33 +117,30 @@ class PostgresDriver:
                 min_size=0, max_size=MOST_LOOKING, max_idle=60.0, configure=_configure_look, check=Checked()
             )
             await self._pool.open(wait=True)
-        self._listening = asyncio.create_task(self._listen())
-        await self._listening_since.wait()
+        self._listener = Listener(self._address, self.place, _configure, self._fire, self._patience)
+        await self._listener.open()
 
     async def close(self) -> None:
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            # Given back by hand: the server notices a closed connection only a little later.
-            for node in sorted(self._held):
-                with suppress(StoreError):
-                    await self.free_lock(node)
-            listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
-        for pool in (self._pool, self._joining, self._looks):
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.close()
+        for pool in (self._pool, self._asking, self._joining, self._looks):
             if pool is not None:
                 await pool.close()
-        self._pool = self._joining = self._looks = None
-        self._held.clear()
-        self._listening_since.clear()
+        self._pool = self._asking = self._joining = self._looks = None
 
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[PostgresTransaction]:
-        async with self._within(self._pool, self._made, write=write) as transaction:
+        async with self._within(await self._usual(), self._made, write=write) as transaction:
             yield transaction
 
-    def reading(self) -> AbstractAsyncContextManager[PostgresTransaction]:
-        return self._plainly(self._pool)
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[PostgresTransaction]:
+        async with self._plainly(await self._usual()) as transaction:
+            yield transaction
+
+    async def _usual(self) -> Pool | None:
+        return await self._opened(self._asking) if from_outside.get() else self._pool
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[PostgresTransaction]:
@@ -131,41 +150,60 @@ class PostgresDriver:
     @asynccontextmanager
     async def _plainly(self, pool: Pool | None) -> AsyncIterator[PostgresTransaction]:
         """Without BEGIN, COMMIT and the clock: three trips for one statement would be most of what a page costs."""
+        is_look = pool is self._looks
         pool, connection = await self._borrowed(pool)
         try:
             async with translated(self.place):
                 now = await self._clock.glance(connection)
+            if is_look:
+                connection.answer_limit = LONGEST_ANSWER
             yield self._made(connection, now)
         finally:
-            await pool.putconn(connection)
+            await self._give_back(pool, connection)
+
+    async def clock_reading(self) -> int:
+        async with self.looking() as transaction, translated(self.place):
+            return await self._clock.plain(transaction.connection)
 
     def _made(self, connection: Connection, now: int) -> PostgresTransaction:
         return PostgresTransaction(connection, self._prepared, now)
 
     @asynccontextmanager
-    async def joined(self, limit: float) -> AsyncIterator[PostgresJoined]:
-        """Whoever waits for a statement can stop waiting, so nothing here has to mind the limit."""
+    async def joined(self, limit: float, owner: str | None = None) -> AsyncIterator[PostgresJoined]:
+        """What a task asks for may take as long as the transaction may; the catalog's own words no longer than ever."""
 
         def made(connection: Connection, now: int) -> PostgresJoined:
-            return PostgresJoined(connection, self._prepared, now, self.place, self._clock.read, self._callers)
+            longest = limit + self._trust.limit
+            return PostgresJoined(connection, self._prepared, now, self.place, self._clock.read, self._callers, longest)
 
         async with self._within(await self._opened(self._joining), made) as transaction:
+            await transaction.raw(joined_limits(limit))
             yield transaction
 
-    async def select(self, sql: str, most: int, seconds: float, own: bool = False, /) -> Rows:  # noqa: FBT001, FBT002
+    async def select(
+        self,
+        sql: str,
+        most: int,
+        seconds: float,
+        own: bool = False,  # noqa: FBT001, FBT002
+        viewer: bool = False,  # noqa: FBT001, FBT002
+        /,
+    ) -> Rows:
         """On a connection that is cleaned when it goes back, and never committed, so that nothing is left of it. Where
         the login may not create the role that reads, what is its `own` is read as the login."""
-        as_login = not await self._callers.reader(optional=own)
+        as_login = not await self._callers.reader(VIEWER if viewer else READER, optional=own)
         pool, connection = await self._borrowed(await self._opened(self._joining))
         try:
             async with translated(self.place):
                 now = await self._clock.begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.answer_limit = seconds + self._trust.limit
             transaction = PostgresTransaction(connection, self._prepared, now)
             callers = None if as_login else self._callers
-            return await select(transaction, callers, sql, most, seconds)
+            return await select(transaction, callers, sql, most, seconds, viewer=viewer)
         finally:
+            self._hurry(connection)
             await undo(connection)
-            await pool.putconn(connection)
+            await self._give_back(pool, connection)
 
     async def _opened(self, pool: Pool | None) -> Pool | None:
         if pool is not None and pool.closed:
@@ -176,8 +214,14 @@ class PostgresDriver:
 
     @asynccontextmanager
     async def _within(
-        self, pool: Pool | None, made: Callable[[Connection, int], Made], *, write: bool = True
+        self,
+        pool: Pool | None,
+        made: Callable[[Connection, int], Made],
+        *,
+        write: bool = True,
+        answer: float | None = None,
     ) -> AsyncIterator[Made]:
+        """`answer` is how long what is asked inside is waited for, where that is not the driver's own limit."""
         pool, connection = await self._borrowed(pool)
         committing = False
         transaction: Made | None = None
@@ -186,24 +230,27 @@ class PostgresDriver:
                 begin = "BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
                 now = await self._clock.begin(connection, begin)
             transaction = made(connection, now)
+            connection.answer_limit = answer or self._trust.limit
             yield transaction
+            connection.answer_limit = self._trust.limit
             async with translated(self.place):
                 committing = True
                 await transaction.commit()
         except BaseException as error:
             if isinstance(error, StoreUnavailable) and committing and write:
                 raise _unknown(self.place) from error.__cause__
+            self._hurry(connection)
             await (undo(connection) if transaction is None else transaction.undo())
             raise
         finally:
-            await pool.putconn(connection)
+            await self._give_back(pool, connection)
         if transaction.wakes:
             await self._fire()
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Without BEGIN and COMMIT. `:now` is the server's clock, but never before what this process has seen."""
         parameters["now"] = self._clock.last if self._clock.injected is None else self._clock.told()
-        pool, connection = await self._borrowed(self._pool)
+        pool, connection = await self._borrowed(await self._usual())
         try:
             async with translated(self.place):
                 cursor = await connection.execute(self._prepared.alone[name], parameters)
@@ -213,16 +260,18 @@ class PostgresDriver:
                 raise _unknown(self.place) from error.__cause__
             raise
         finally:
-            await pool.putconn(connection)
+            await self._give_back(pool, connection)
         if rows[0][0] > parameters["now"]:
             # Else it is what was told: the server's clock is behind that.
             self._clock.seen(rows[0][0])
         return rows
 
     @asynccontextmanager
-    async def migration(self) -> AsyncIterator[PostgresMigrator]:
-        async with self.transaction() as transaction:
-            await transaction.raw("SELECT pg_advisory_xact_lock(hashtext('horae.migration'))")
+    async def migration(self, *, write: bool = True) -> AsyncIterator[PostgresMigrator]:
+        async with self._within(self._pool, self._made, answer=LONGEST_ANSWER) as transaction:
+            if transaction.connection.info.server_version >= HAS_WHOLE:
+                await transaction.raw(WITHOUT_WHOLE)
+            await lock_migrations(transaction, write=write)
             yield PostgresMigrator(transaction, self.place, injected=self._clock.injected is not None)
 
     async def changed(self, seen: int, timeout: float | None) -> int:
@@ -230,42 +279,25 @@ class PostgresDriver:
             if self._changes == seen:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._condition.wait_for(lambda: self._changes != seen), timeout)
-            return self._changes
+        fault = None if self._listener is None else self._listener.fault
+        if isinstance(fault, StoreError):
+            raise fault.with_traceback(None)
+        if fault is not None:
+            raise StoreError(f"This process hears of no change: {type(fault).__name__}: {fault}") from fault
+        return self._changes
 
     async def take_lock(self, node: UUID) -> bool:
-        self._held.add(node)
-        taken = await self._wish(_TAKE, node)
-        if not taken:
-            self._held.discard(node)
-        return taken
+        return await self._listening().take(node)
 
-    async def free_lock(self, node: UUID) -> None:
-        self._held.discard(node)
-        await self._wish(_FREE, node)
+    async def free_lock(self, node: UUID, *, left: bool = True) -> None:
+        await self._listening().free(node)
 
-    async def _wish(self, text: str, node: UUID) -> bool:
-        """Has the listening connection run a statement about a lock; a notice wakes it from its wait."""
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._wishes.append((text, node, answer))
-        async with self.transaction() as transaction:
-            transaction.wake()
-        try:
-            return await asyncio.wait_for(answer, self._patience)
-        except TimeoutError:
-            raise StoreUnavailable(f"{self.place} gave no answer about a liveness lock") from None
+    def keep_locks(self) -> None:
+        if self._listener is not None:
+            self._listener.probe()
 
-    async def _grant(self, connection: AsyncConnection[Row]) -> None:
-        while self._wishes:
-            text, node, answer = self._wishes[0]
-            # Locks of one session add up, and a reconnection has taken all of `_held` already.
-            if node in self._locked and text == _TAKE:
-                rows: list[Row] = [(True,)]
-            else:
-                rows = await (await connection.execute(text, (_lock_key(node),))).fetchall()
-            self._wishes.pop(0)
-            (self._locked.add if text == _TAKE and rows[0][0] else self._locked.discard)(node)
-            if not answer.done():
-                answer.set_result(bool(rows[0][0]))
+    def leave_lock(self, node: UUID) -> None:
+        self._listening().forget(node)
 
     async def free_locks(self, nodes: Sequence[str]) -> set[str]:
         if not nodes:
@@ -277,21 +309,35 @@ class PostgresDriver:
                 " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
         held = {row[0] for row in rows}
-        return {node for node in nodes if _lock_key(UUID(node)) not in held}
+        return {node for node in nodes if lock_key(UUID(node)) not in held}
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _made_pool(self, **options: Any) -> Pool:
         options = {"configure": _configure} | options
         kwargs = {"autocommit": True, "prepare_threshold": 1}
-        return Pool(self.url, connection_class=Connection, open=False, timeout=self._patience, kwargs=kwargs, **options)
+        return Pool(
+            self._address,
+            connection_class=Connection,
+            open=False,
+            timeout=self._patience,
+            reconnect_timeout=float("inf"),
+            kwargs=kwargs,
+            **options,
+        )
 
     async def _borrowed(self, pool: Pool | None) -> tuple[Pool, Connection]:
         """A connection, and the pool it goes back to: the store may be closed before that."""
         if pool is None:
-            raise StoreUnavailable(f"The store {self.place} is not open", hint="Await its open() first.")
+            raise _not_open(self.place)
         async with translated(self.place):
             connection = await pool.getconn()
+            while connection.heard_at < self._trust.doubted_at:
+                await connection.close()
+                await pool.putconn(connection)
+                connection = await pool.getconn()
+            connection.answer_limit = self._trust.limit
+            connection.trust = self._trust
             try:
                 await renewed(connection)
             except BaseException:
@@ -299,60 +345,24 @@ class PostgresDriver:
                 raise
             return pool, connection
 
-    async def _listen(self) -> None:
-        """Keeps the listening connection, its locks and its reconnections; poll once after every LISTEN."""
-        pause = 0.05
-        while True:
-            connected = monotonic()
-            try:
-                connection = await AsyncConnection.connect(self.url, autocommit=True, connect_timeout=10)
-                try:
-                    await _configure(connection)
-                    await connection.execute("LISTEN horae")
-                    self._locked = set()
-                    for node in sorted(self._held):
-                        await connection.execute(_TAKE, (_lock_key(node),))
-                        self._locked.add(node)
-                    heard: list[psycopg.Notify] = []
-                    connection.add_notify_handler(heard.append)
-                    self._listening_since.set()
-                    await self._fire()
-                    while True:
-                        await self._grant(connection)
-                        await _hear(connection, heard)
-                        heard.clear()
-                        await self._fire()
-                finally:
-                    await connection.close()
-            except (psycopg.Error, OSError):
-                pause = 0.05 if monotonic() - connected > LONGEST_BACKOFF else min(pause * 2, LONGEST_BACKOFF)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads clients, guards nothing
+    def _hurry(self, connection: Connection) -> None:
+        """Whatever was asked for may have had more time than what is to be done about it now: a pool that cleans a
+        connection would wait as long, and its workers are few."""
+        connection.answer_limit = min(connection.answer_limit, self._trust.limit)
+
+    async def _give_back(self, pool: Pool, connection: Connection) -> None:
+        self._hurry(connection)
+        await pool.putconn(connection)
+
+    def _listening(self) -> Listener:
+        if self._listener is None:
+            raise _not_open(self.place)
+        return self._listener
 
     async def _fire(self) -> None:
         async with self._condition:
             self._changes += 1
             self._condition.notify_all()
-
-
-async def _hear(connection: AsyncConnection[Any], heard: list[psycopg.Notify]) -> None:
-    """Waits for a notice, unless one was heard while a statement ran. The driver's own way wakes up ten times a second
-    to look whether it was interrupted, which is most of what an idle node would do."""
-    loop, number = asyncio.get_running_loop(), connection.fileno()
-    while not heard:
-        readable = loop.create_future()
-        loop.add_reader(number, _settle, readable)
-        try:
-            await readable
-        finally:
-            loop.remove_reader(number)
-        connection.pgconn.consume_input()
-        while (notice := connection.pgconn.notifies()) is not None:
-            heard.append(psycopg.Notify(notice.relname.decode(), notice.extra.decode(), notice.be_pid))
-
-
-def _settle(readable: asyncio.Future[None]) -> None:
-    if not readable.done():
-        readable.set_result(None)
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:
@@ -361,15 +371,24 @@ async def _configure(connection: AsyncConnection[Any]) -> None:
     Before PostgreSQL 18 a small table without one then looks so dear that the server would compile the statement."""
     connection.adapters.register_loader("uuid", TextLoader)
     connection.prepared_max = MOST_PREPARED
-    for text in PLANNING:
-        await connection.execute(text)
+    await connection.execute("; ".join(PLANNING))
     if connection.info.parameter_status("client_encoding") != "UTF8":
         raise NotACatalog("The database's encoding is not UTF-8", hint="Create the database with ENCODING 'UTF8'.")
+
+
+async def _configure_ours(connection: AsyncConnection[Any]) -> None:
+    await _configure(connection)
+    if connection.info.server_version >= HAS_WHOLE:
+        await connection.execute(f"SET transaction_timeout = '{WHOLE}s'")
 
 
 async def _configure_look(connection: AsyncConnection[Any]) -> None:
     await _configure(connection)
     await connection.execute("SET default_transaction_read_only = on")
+
+
+def _not_open(place: str) -> StoreUnavailable:
+    return StoreUnavailable(f"The store {place} is not open", hint="Await its open() first.")
 
 
 def _unknown(place: str) -> StoreUnavailable:
@@ -378,8 +397,3 @@ def _unknown(place: str) -> StoreUnavailable:
         hint="Repeat the call; what was done is recognised.",
         outcome_unknown=True,
     )
-
-
-def _lock_key(node: UUID) -> int:
-    """The key of an incarnation's advisory lock: 8 bytes of its digest, as a signed number."""
-    return int.from_bytes(sha256(node.bytes).digest()[:8], "big", signed=True)

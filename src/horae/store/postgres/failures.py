@@ -105,6 +105,11 @@ def _translation(error: psycopg.Error, where: str) -> HoraeError:
             return _missing(told)
         case postgres.InvalidPassword() | postgres.InvalidAuthorizationSpecification():
             return _refused(told)
+        case postgres.IdleInTransactionSessionTimeout():
+            return StoreUnavailable(
+                f"The server ended a transaction that stood still ({told})",
+                hint="Repeat the call: nothing of that transaction was written.",
+            )
         case PoolTimeout() | PoolClosed() | psycopg.OperationalError() | psycopg.InterfaceError():
             return _connection(told, where)
         case _:

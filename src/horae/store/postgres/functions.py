@@ -28,12 +28,28 @@ class Source:
         return [f"search_path={', '.join(self.path)}"]
 
 
+_SAID = """
+    said text;
+    told_more text;
+    hinted text;
+    state text;"""
+_TOO_LONG = """
+EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+    GET STACKED DIAGNOSTICS said = MESSAGE_TEXT, told_more = PG_EXCEPTION_DETAIL, hinted = PG_EXCEPTION_HINT,
+        state = RETURNED_SQLSTATE;
+    IF pg_catalog.length(said) + pg_catalog.length(told_more) + pg_catalog.length(hinted) <= 30000 THEN
+        RAISE;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = state, MESSAGE = pg_catalog.left(said, 10000) || ' …',
+        DETAIL = pg_catalog.left(told_more, 10000), HINT = pg_catalog.left(hinted, 10000);"""
+"""What a text raises may be of any length, like what it answers. An error is sent whole, so a long one is cut here."""
+
 RUNNING = Source(
     "statements text[], most bigint,"
-    " OUT kept text[], OUT shape text, OUT counts bigint[], OUT reads boolean[], OUT cut boolean",
+    " OUT kept text[], OUT shape text[], OUT counts bigint[], OUT reads boolean[], OUT cut boolean",
     ("public", "pg_temp"),
-    """
-DECLARE
+    f"""
+DECLARE{_SAID}
     answer refcursor;
     statement text;
     line record;
@@ -42,7 +58,7 @@ DECLARE
     size bigint;
     touched bigint;
 BEGIN
-    kept := '{}'; counts := '{}'; reads := '{}'; cut := false;
+    kept := '{{}}'; counts := '{{}}'; reads := '{{}}'; cut := false;
     FOREACH statement IN ARRAY statements LOOP
         -- What returns no rows cannot be opened, which is found before anything of it has run.
         BEGIN
@@ -52,12 +68,15 @@ BEGIN
             is_read := false;
         END;
         IF is_read THEN
-            kept := '{}'; cut := false; size := 0; touched := 0;
+            kept := '{{}}'; cut := false; size := 0; touched := 0;
             LOOP
                 FETCH answer INTO line;
                 told := pg_catalog.row_to_json(line)::text;
                 -- After the last row all columns are there, without values: so they are known where there are no rows.
-                IF touched = 0 THEN shape := told; END IF;
+                -- Their names alone: a value of the first row may be larger than all that is to be sent.
+                IF touched = 0 THEN
+                    shape := ARRAY(SELECT pg_catalog.json_object_keys(told::pg_catalog.json));
+                END IF;
                 EXIT WHEN NOT FOUND;
                 touched := touched + 1;
                 size := size + pg_catalog.length(told);
@@ -76,27 +95,34 @@ BEGIN
     SET CONSTRAINTS ALL IMMEDIATE;
     EXECUTE 'CLOSE ALL';
     RESET ALL;
+    -- Outside this block it would not hold any more: said here, for a text that may well have meant what it said.
+    IF pg_catalog.current_setting('transaction_read_only') = 'on' THEN
+        RAISE EXCEPTION 'The text made its transaction read-only, so that its end cannot be written'
+            USING ERRCODE = 'read_only_sql_transaction', HINT = 'Leave SET TRANSACTION READ ONLY out.';
+    END IF;{_TOO_LONG}
 END
 """,
 )
 
 READING = Source(
-    "statement text, most_rows bigint, most bigint, OUT kept text[], OUT shape text, OUT cut boolean",
+    "statement text, most_rows bigint, most bigint, OUT kept text[], OUT shape text[], OUT cut boolean",
     ("sys", "pg_temp"),
-    """
-DECLARE
+    f"""
+DECLARE{_SAID}
     answer refcursor;
     line record;
     told text;
     size bigint := 0;
     touched bigint := 0;
 BEGIN
-    kept := '{}'; cut := false;
+    kept := '{{}}'; cut := false;
     OPEN answer NO SCROLL FOR EXECUTE statement;
     LOOP
         FETCH answer INTO line;
         told := pg_catalog.row_to_json(line)::text;
-        IF touched = 0 THEN shape := told; END IF;
+        IF touched = 0 THEN
+            shape := ARRAY(SELECT pg_catalog.json_object_keys(told::pg_catalog.json));
+        END IF;
         EXIT WHEN NOT FOUND;
         touched := touched + 1;
         size := size + pg_catalog.length(told);
@@ -104,7 +130,7 @@ BEGIN
         EXIT WHEN cut;
         kept := kept || told;
     END LOOP;
-    CLOSE answer;
+    CLOSE answer;{_TOO_LONG}
 END
 """,
 )

@@ -7,7 +7,8 @@ follows a semicolon cannot slip through.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from weakref import WeakSet
 
 import psycopg
@@ -19,7 +20,9 @@ from horae.store import foreign
 from horae.store.driver import Parameters, Row
 from horae.store.postgres import running
 from horae.store.postgres.failures import translated
+from horae.store.postgres.limits import OURS, STILL
 from horae.store.postgres.plain_select import select_as_login
+from horae.store.postgres.pooling import Connection
 from horae.store.postgres.running import THEIR_PLANNING, Callers
 from horae.store.postgres.transaction import PLANNING, SAFE_PATH, PostgresTransaction, Prepared
 from horae.store.records import Rows
@@ -28,7 +31,8 @@ from horae.store.vault import Identity
 _THEIRS = f"{THEIR_PLANNING}; SET LOCAL search_path TO DEFAULT"
 _OURS = (
     f"CLOSE ALL; SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL ROLE NONE; SET LOCAL search_path = {SAFE_PATH};"
-    " SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
+    f" SET LOCAL enable_seqscan = off; SET LOCAL jit = off; {OURS};"
+    f" SET LOCAL idle_in_transaction_session_timeout = '{STILL}s'"
 )
 _LEFT_BEHIND = (
     "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();"
@@ -43,18 +47,22 @@ _TOLD: WeakSet[AsyncConnection[Row]] = WeakSet()
 class PostgresJoined(PostgresTransaction):
     """First statements of a task's own, then, from `conclude` on, the catalog's."""
 
-    __slots__ = ("_callers", "_clock", "_failed", "_place", "_theirs")
+    __slots__ = ("_callers", "_clock", "_failed", "_link", "_longest", "_place", "_theirs")
 
     def __init__(
         self,
-        connection: AsyncConnection[Row],
+        connection: Connection,
         prepared: Prepared,
         now: int,
         place: str,
         clock: Callable[[AsyncConnection[Row]], Awaitable[int]],
         callers: Callers,
+        longest: float,
     ) -> None:
+        """`longest`: the seconds for which the server may be silent over a statement of the task's."""
         super().__init__(connection, prepared, now)
+        self._link = connection
+        self._longest = longest
         self._callers = callers
         self._failed = False
         self._place = place
@@ -74,9 +82,10 @@ class PostgresJoined(PostgresTransaction):
         cursor = connection.cursor()
         cursor.adapters.register_loader("uuid", UUIDLoader)
         try:
-            await cursor.execute(text.encode(), parameters, prepare=True)
-            described = cursor.description
-            rows = [] if described is None else await cursor.fetchall()
+            with self._patiently():
+                await cursor.execute(text.encode(), parameters, prepare=True)
+                described = cursor.description
+                rows = [] if described is None else await cursor.fetchall()
         except psycopg.errors.SyntaxError as error:
             if "multiple commands" in str(error):
                 raise foreign.several() from error
@@ -95,7 +104,8 @@ class PostgresJoined(PostgresTransaction):
     async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
         _TOLD.add(self._connection)
         self._failed = True
-        rows = await running.run_text(self, self._callers, sql, identity, most)
+        with self._patiently():
+            rows = await running.run_text(self, self._callers, sql, identity, most)
         self._failed = self._theirs = False
         return rows
 
@@ -106,15 +116,32 @@ class PostgresJoined(PostgresTransaction):
         async with translated(self._place):
             self.now = await self._clock(self._connection)
 
+    @contextmanager
+    def _patiently(self) -> Iterator[None]:
+        """What is a task's own may take long. What is said afterwards may not, nor what is said once it was given
+        up."""
+        link, before = self._link, self._link.answer_limit
+        link.answer_limit = self._longest
+        try:
+            yield
+        finally:
+            link.answer_limit = min(before, link.answer_limit)
+
 
 async def select(
-    transaction: PostgresTransaction, callers: Callers | None, sql: str, most: int, seconds: float
+    transaction: PostgresTransaction,
+    callers: Callers | None,
+    sql: str,
+    most: int,
+    seconds: float,
+    *,
+    viewer: bool = False,
 ) -> Rows:
     """One SELECT, on a connection that is cleaned afterwards; see `running.select`. Without `callers` as the login."""
     _TOLD.add(transaction.connection)
     if callers is None:
         return await select_as_login(transaction, sql, most, seconds)
-    return await running.select(transaction, callers, sql, most, seconds)
+    return await running.select(transaction, callers, sql, most, seconds, viewer=viewer)
 
 
 async def clean(connection: AsyncConnection[Row]) -> None:

@@ -14,7 +14,7 @@ from horae.errors import InvalidInput
 from horae.store import foreign
 from horae.store.foreign import HIDDEN, HIDDEN_COLUMNS, NOT_SHOWN
 from horae.store.postgres.failures import translated
-from horae.store.postgres.running import plain_values, writable
+from horae.store.postgres.running import LARGEST_SELECT, plain_values, writable
 from horae.store.postgres.transaction import PostgresTransaction
 from horae.store.records import Rows
 from horae.store.rows import LARGEST_INTEGER
@@ -45,14 +45,17 @@ async def select_as_login(transaction: PostgresTransaction, text: str, most: int
         columns = tuple(column.name for column in head.description or ())
         if not _COLUMNS.isdisjoint(columns):
             raise InvalidInput(f"{min(_COLUMNS & set(columns))} cannot be read", hint=NOT_SHOWN)
-        body = f"SELECT row_to_json(line)::text {asked} {most + 1}"
+        # The server adds up the lengths of rows: what is beyond the limit is not sent, nor is what follows it.
+        told = f"SELECT row_to_json(line)::text AS told {asked} {most + 1}"
+        fits = f"sum(length(told)) OVER (ROWS UNBOUNDED PRECEDING) <= {LARGEST_SELECT}"
+        body = f"SELECT CASE WHEN {fits} THEN told END FROM (\n{told}\n) lines"  # noqa: S608 - one SELECT: checked above
         async with translated("a SELECT"):
             answer = await connection.execute(body.encode(), prepare=False, binary=True)
-            kept = [str(row[0]) for row in await answer.fetchall()]
+            found = [row[0] for row in await answer.fetchall()]
     except psycopg.errors.QueryCanceled as error:
         raise foreign.too_slow(seconds) from error
     except psycopg.Error as error:
         message = str(error.diag.message_primary or error)
         raise InvalidInput(message, hint=foreign.select_hint(message) or NOT_SHOWN) from error
-    lines = [plain_values(line) for line in kept[:most]]
-    return Rows(lines, len(lines), columns, cut=len(kept) > most)
+    lines = [plain_values(line) for line in found[:most] if line is not None]
+    return Rows(lines, len(lines), columns, cut=len(found) > len(lines))

@@ -1,9 +1,12 @@
-"""Our connections and their pools: psycopg's, but they look before they wait, and pools end as their program does."""
+"""Our connections and their pools, which are psycopg's with deadlines.
+
+They look before they wait, give up on a server that does not answer, and try again soon. Pools end as their program
+does."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
 from typing import Any, TypeVar
@@ -12,8 +15,10 @@ from weakref import WeakKeyDictionary
 from psycopg import AsyncConnection
 from psycopg.waiting import Ready, Wait
 from psycopg_pool import AsyncConnectionPool
+from psycopg_pool.base import AttemptWithBackoff
 
 from horae.store.driver import Row
+from horae.store.postgres.links import ANSWER, CANCELLED, Trust, Unanswered
 
 Answer = TypeVar("Answer")
 FRESH = 1.0
@@ -22,26 +27,54 @@ AT_ONCE = 16
 """Times in a row that a statement goes on without letting others have the loop."""
 FIRST_RENEWAL, LAST_RENEWAL = 1.0, 64.0
 """Seconds after which a connection's plans are made anew; then after twice as many, up to the last."""
+LONGEST_PAUSE = 2.0
+"""Seconds between two tries to connect. psycopg's own pause doubles for minutes, while the server is back."""
 _READABLE, _WRITABLE = int(Ready.R), int(Ready.W)
 _EVENTS = {Wait.R: POLLIN, Wait.W: POLLOUT, Wait.RW: POLLIN | POLLOUT}
 
 
 class Connection(AsyncConnection[Row]):
     """Looks whether it has to wait before it has the loop wait: mostly the socket takes what is to be sent, or the
-    answer has come, and a turn of the loop costs as much as several rows do."""
+    answer has come, and a turn of the loop costs as much as several rows do.
+
+    A server from which nothing comes for `answer_limit` seconds, while it is waited for, is taken to be gone: the
+    socket is closed and Unanswered is raised. Packets that are swallowed would leave an await hanging for ever.
+    """
+
+    answer_limit: float = ANSWER
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.planned_at = monotonic()
         self.plans_stay = FIRST_RENEWAL
+        self.heard_at = monotonic()
+        self.trust: Trust | None = None
 
     async def wait(self, gen: Generator[Wait, Ready | int, Answer], *how: Any, **else_how: Any) -> Answer:
-        return await super().wait(_promptly(gen, self.pgconn.socket), *how, **else_how)
+        try:
+            work = _promptly(gen, self.pgconn.socket, lambda: self.answer_limit)
+            answer = await super().wait(work, *how, **else_how)
+        except Unanswered:
+            self.pgconn.finish()
+            if self.trust is not None:
+                self.trust.was_unanswered()
+            raise
+        self.heard_at = monotonic()
+        return answer
+
+    async def _try_cancel(self, *, timeout: float = CANCELLED) -> None:
+        """A statement that nobody waits for any more is not waited for long either."""
+        self.answer_limit = CANCELLED
+        await super()._try_cancel(timeout=min(timeout, CANCELLED))
 
 
-def _promptly(work: Generator[Wait, Ready | int, Answer], number: int) -> Generator[Wait, Ready | int, Answer]:
-    """What `work` does with a socket, but that it is told at once where the socket is ready."""
+def _promptly(
+    work: Generator[Wait, Ready | int, Answer], number: int, limit: Callable[[], float] = lambda: ANSWER
+) -> Generator[Wait, Ready | int, Answer]:
+    """What `work` does with a socket, but that it is told at once where the socket is ready, and ends by Unanswered
+    where the socket stays silent beyond the limit."""
     waiting, registered, at_once = poll(), None, 0
+    silent_since: float | None = None
     try:
         wanted = next(work)
         while True:
@@ -54,7 +87,15 @@ def _promptly(work: Generator[Wait, Ready | int, Answer], number: int) -> Genera
                 ready = _ready(found[0][1], wanted)
             else:
                 at_once = 0
+                if silent_since is None:
+                    silent_since = monotonic()
                 ready = yield wanted
+            if ready:
+                silent_since = None
+            elif silent_since is not None:
+                silent = monotonic() - silent_since
+                if silent >= limit():
+                    raise Unanswered(f"the server did not answer for {silent:.0f} s, and its connection was closed")
             wanted = work.send(ready)
     except StopIteration as ended:
         answer: Answer = ended.value
@@ -73,6 +114,17 @@ class Pool(AsyncConnectionPool[Connection]):
     @classmethod
     async def worker(cls, q: Any) -> None:
         await super().worker(_UntilCancelled(q))  # type: ignore[arg-type]  # a queue in all that a worker asks of it
+
+    async def _add_connection(self, attempt: AttemptWithBackoff | None, growing: bool = False) -> None:  # noqa: FBT001, FBT002 - psycopg's own
+        await super()._add_connection(attempt or _Attempt(timeout=self.reconnect_timeout), growing)
+
+
+class _Attempt(AttemptWithBackoff):
+    """Tries to connect with pauses that stay short, however long the server was away."""
+
+    def update_delay(self, now: float) -> None:
+        super().update_delay(now)
+        self.delay = min(self.delay, LONGEST_PAUSE)
 
 
 class _UntilCancelled:

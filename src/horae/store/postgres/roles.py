@@ -19,9 +19,9 @@ import psycopg
 from psycopg import sql
 
 from horae.core.access import LOCAL_NAME, TABLE_PRIVILEGES, Privilege
+from horae.core.sight import HIDDEN_COLUMNS, withheld
 from horae.errors import Conflict, InUse, InvalidInput, StatementFailed, StoreConflict, StoreError, StoreRefused, shown
 from horae.store.driver import RoleChange
-from horae.store.foreign import HIDDEN, HIDDEN_COLUMNS
 from horae.store.postgres import tables
 from horae.store.postgres.functions import READING, RUNNING, Source
 from horae.store.postgres.transaction import PostgresTransaction
@@ -29,8 +29,15 @@ from horae.store.postgres.transaction import PostgresTransaction
 SCHEMA = "horae_run"
 LONGEST_NAME = 63
 """Bytes of a name on PostgreSQL."""
+READER, VIEWER = "", " "
+"""Who reads the catalog as administrators may, and as others: nobody is called so."""
+READERS = {READER: "read", VIEWER: "view"}
+"""What the names of their functions begin with."""
 _MARK = "Functions that run SQL jobs as somebody; Horae's own"
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('horae.roles'))"
+_LOCK = (
+    "INSERT INTO sys.locks AS l (lock_name) VALUES ('roles')"
+    " ON CONFLICT (lock_name) DO UPDATE SET lock_name = excluded.lock_name"
+)
 """Two who change rights on one thing at once would have one of them fail."""
 
 
@@ -58,18 +65,18 @@ def role_name(database: str, principal: str) -> str:
     return f"horae:{readable}:{digest}"
 
 
-def reader_name(database: str) -> str:
+def reader_name(database: str, reader: str = READER) -> str:
     """The role that SELECTs over the catalog run as; a principal's name has at least one letter before its colon."""
-    return f"horae::{_digest(database, '')}"
+    return f"horae::{_digest(database, reader)}"
 
 
 def caller(place: Place, principal: str | None) -> Caller:
-    """The function of a principal; None is Horae's own login, "" the reader. The source is part of the name, so that
-    another release's function is another function."""
+    """The function of a principal; None is Horae's own login, READER and VIEWER those who read. The source is part of
+    the name, so that another release's function is another function."""
     if principal is None:
         return Caller(f"as_local_{RUNNING.digest}", place.login, RUNNING)
-    if principal == "":
-        return Caller(f"read_{READING.digest}", reader_name(place.database), READING)
+    if principal in READERS:
+        return Caller(f"{READERS[principal]}_{READING.digest}", reader_name(place.database, principal), READING)
     function = f"as_{_digest(place.database, principal)}_{RUNNING.digest}"
     return Caller(function, role_name(place.database, principal), RUNNING)
 
@@ -79,7 +86,8 @@ def _digest(database: str, principal: str) -> str:
 
 
 def _mark(place: Place, principal: str) -> str:
-    who = f"of {principal!r}" if principal else "of whoever reads the catalog"
+    readers = {READER: "of whoever reads the catalog", VIEWER: "of whoever reads its jobs and runs"}
+    who = readers.get(principal, f"of {principal!r}")
     return f"Horae's role {who} in the database {place.database!r}"
 
 
@@ -115,9 +123,11 @@ async def ensure(transaction: PostgresTransaction, principal: str | None) -> Non
     """Makes the function of a principal whose role is there, where this release's is not there yet; for the reader also
     the role, and what it may read."""
     roles = Roles(transaction, await here(transaction))
-    await transaction.raw(_LOCK)
-    if principal == "":
-        await roles.set_reader()
+    if await transaction.raw("SELECT 1 WHERE current_setting('transaction_read_only') = 'off'"):
+        # A server that takes no writes takes no lock either. There nothing can be made, only found as it is to be.
+        await transaction.raw(_LOCK)
+    if principal in READERS:
+        await roles.set_reader(principal)
     elif principal is not None and not await roles.is_ours(principal):
         raise StatementFailed(
             f"The database has no role for {shown(principal)}",
@@ -221,7 +231,8 @@ class Roles:
 
     async def is_ours(self, principal: str) -> bool:
         """Whether the principal has its role. Raises Conflict where another has that name."""
-        name = role_name(self.place.database, principal) if principal else reader_name(self.place.database)
+        make = reader_name if principal in READERS else role_name
+        name = make(self.place.database, principal)
         rows = await self._transaction.raw(
             "SELECT shobj_description(oid, 'pg_authid') FROM pg_catalog.pg_roles WHERE rolname = %s", (name,)
         )
@@ -232,11 +243,11 @@ class Roles:
             )
         return bool(rows)
 
-    async def set_reader(self) -> None:
+    async def set_reader(self, reader: str) -> None:
         """The role that reads the catalog, and exactly what it may read of it as it is now."""
-        name = reader_name(self.place.database)
-        if not await self.is_ours(""):
-            await self._create_role(name, "")
+        name = reader_name(self.place.database, reader)
+        if not await self.is_ours(reader):
+            await self._create_role(name, reader)
         rows = await self._transaction.raw(
             "SELECT relname::text, attname::text, has_column_privilege(%s, c.oid, attnum, 'SELECT')"
             " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON attrelid = c.oid"
@@ -245,8 +256,9 @@ class Roles:
             (name,),
         )
         wanted: dict[str, list[str]] = {}
+        hidden = withheld({row[0] for row in rows}, viewer=reader == VIEWER)
         for relation, column, _ in rows:
-            if relation not in HIDDEN and column not in HIDDEN_COLUMNS.get(relation, ()):
+            if relation not in hidden and column not in HIDDEN_COLUMNS.get(relation, ()):
                 wanted.setdefault(relation, []).append(column)
         if all(is_readable == (column in wanted.get(relation, ())) for relation, column, is_readable in rows):
             return

@@ -8,12 +8,14 @@ the text left in its session is taken back before the catalog is touched again a
 - temporary tables and types, which would be found before ours. One with a trigger still to run cannot be dropped;
 - a deferred trigger that defers itself again while it is made to run would run at the commit, for Horae. No table that
   lasts may have one, unless it calls a function of Horae's login or of a superuser;
-- rights and belongings of the role, and of the roles it is a member of: a member could drop or take them.
+- rights and belongings of the role, and of the roles it is a member of: a member could drop or take them;
+- large objects, which every role may make and which would outlive it: a text that leaves one is refused.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -21,10 +23,12 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, sql
 
-from horae.errors import HoraeError, InvalidInput, StatementFailed, StoreRefused, StoreUnavailable, shown
+from horae.core.sight import FROM_VIEWERS
+from horae.errors import HoraeError, InvalidInput, StatementFailed, StoreReadOnly, StoreRefused, StoreUnavailable, shown
 from horae.store import foreign
 from horae.store.driver import Row
-from horae.store.postgres.roles import SCHEMA, Caller, Place, caller, ensure, here
+from horae.store.postgres import limits
+from horae.store.postgres.roles import READER, SCHEMA, VIEWER, Caller, Place, caller, ensure, here
 from horae.store.postgres.splitting import Piece, split
 from horae.store.postgres.transaction import SAFE_PATH, PostgresTransaction
 from horae.store.records import Rows
@@ -33,11 +37,12 @@ from horae.store.vault import Identity
 
 LARGEST_SELECT = 16_000_000
 """Characters that one SELECT may answer."""
-THEIR_PLANNING = "SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT"
+THEIR_PLANNING = f"SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT; {limits.THEIRS}"
 """As the server has it, for statements that are not the catalog's."""
 _OVER = (
     "CLOSE ALL; RESET ALL; DEALLOCATE ALL;"
-    f" SET LOCAL search_path = {SAFE_PATH}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off; DISCARD TEMP"
+    f" SET LOCAL search_path = {SAFE_PATH}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off;"
+    f" {limits.OURS}; SET LOCAL idle_in_transaction_session_timeout = '{limits.STILL}s'; DISCARD TEMP"
 )
 _STANDING = """
 SELECT pg_get_userbyid(p.proowner)::text, p.prosecdef, p.prosrc, p.proconfig, l.lanname::text, p.prokind::text,
@@ -70,9 +75,12 @@ WHERE k.pid = pg_backend_pid() AND k.locktype = 'relation' AND k.mode NOT IN ('A
 LIMIT 1
 """
 _LEFT = f"""
-SELECT current_setting('transaction_read_only') = 'on', ({_LATE}),
-    (SELECT count(*) FROM unnest(%(had)s::text[]) had WHERE had NOT IN ({_BELONGINGS}))
+SELECT ({_LATE}),
+    (SELECT count(*) FROM unnest(%(had)s::text[]) had WHERE had NOT IN ({_BELONGINGS})),
+    EXISTS (SELECT 1 FROM ({_BELONGINGS}) AS has (line) WHERE line <> ALL (%(had)s::text[])
+        AND split_part(line, ' ', 2) = 'pg_catalog.pg_largeobject'::regclass::oid::text)
 """  # noqa: S608 - made of the two texts above
+_DENIED = re.compile(r"permission denied for table (\w+)")
 _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "COPY"})
 _ITS_OWN_DOING = frozenset({"25P03", "25P04"})
 """A session that the server ended because of a time limit that was set: no sign that the server is away."""
@@ -88,24 +96,29 @@ class Callers:
         """`begin` opens a transaction of its own: a function is made for good, whatever becomes of the text."""
         self._begin = begin
         self._place: Place | None = None
-        self._reads = False
+        self._reads: set[str] = set()
         self._lacks_reader = False
 
-    async def reader(self, *, optional: bool = False) -> bool:
+    async def reader(self, reader: str = READER, *, optional: bool = False) -> bool:
         """Sees to it, once, that the reader may read the catalog as it is now. Where it is `optional`, the answer is
         False if the login may not make it."""
-        if self._reads:
+        if reader in self._reads:
             return True
         if optional and self._lacks_reader:
             return False
         try:
-            await self._make("")
+            await self._make(reader)
+        except StoreReadOnly:
+            # A standby may become the primary: it is asked again the next time.
+            if optional:
+                return False
+            raise
         except StoreRefused:
             self._lacks_reader = True
             if optional:
                 return False
             raise
-        self._reads = True
+        self._reads.add(reader)
         return True
 
     async def of(self, transaction: PostgresTransaction, principal: str | None) -> Caller:
@@ -167,20 +180,15 @@ async def run_text(
         )
         [(kept, shape, counts, reads, cut)] = await cursor.fetchall()
         await connection.execute(_OVER)
-        [(is_read_only, late, missing)] = await transaction.raw(_LEFT, {"role": found.owner, "had": belongings})
+        [(late, missing, large)] = await transaction.raw(_LEFT, {"role": found.owner, "had": belongings})
     except psycopg.Error as error:
         raise _failure(error, connection, text, pieces) from error
-    if is_read_only:
-        raise StatementFailed(
-            "The text made its transaction read-only, so that its end cannot be written",
-            hint="Leave SET TRANSACTION READ ONLY out.",
-        )
     if not identity.is_admin:
-        _check_left(late, missing)
+        _check_left(late, missing, large=large)
     return Rows([plain_values(line) for line in kept], _rowcount(pieces, counts, reads), _columns(shape), cut=cut)
 
 
-def _check_left(late: str | None, missing: int) -> None:
+def _check_left(late: str | None, missing: int, *, large: bool) -> None:
     """Refuses what the text would still do, and what it has done to its role's rights, or to those of others."""
     if late is not None:
         raise StatementFailed(
@@ -192,6 +200,11 @@ def _check_left(late: str | None, missing: int) -> None:
             "The text drops or gives away what its role owns or was granted, or a role that it is a member of",
             hint="Leave DROP OWNED and REASSIGN OWNED out. If rights were revoked meanwhile, run it again.",
         )
+    if large:
+        raise StatementFailed(
+            "The text made a large object, which no grant is on and no limit of a table holds for",
+            hint="Leave the lo_ functions out: keep the bytes in a column of a table that it may write (bytea).",
+        )
 
 
 async def select(
@@ -200,11 +213,13 @@ async def select(
     text: str,
     most: int,
     seconds: float,
+    *,
+    viewer: bool = False,
 ) -> Rows:
-    """One SELECT as the reader, in a transaction that takes no writes and is to be rolled back."""
+    """One SELECT as the reader, or as a viewer, in a transaction that takes no writes and is to be rolled back."""
     connection = transaction.connection
     foreign.check_select(writable(text), nested=True)
-    found = await callers.of(transaction, "")
+    found = await callers.of(transaction, VIEWER if viewer else READER)
     called = sql.SQL("SELECT kept, shape, cut FROM {}(%s, %s, %s)").format(sql.Identifier(SCHEMA, found.function))
     try:
         await connection.execute(f"SET LOCAL statement_timeout = {min(max(1, round(seconds * 1000)), LARGEST_INTEGER)}")
@@ -216,6 +231,9 @@ async def select(
         raise foreign.not_a_select() from error
     except psycopg.Error as error:
         failure = _failure(error, connection, text, [Piece(0, text)])
+        denied = _DENIED.search(str(error.diag.message_primary)) if viewer else None
+        if denied is not None and denied[1] in FROM_VIEWERS:
+            raise foreign.for_administrators(denied[1]) from error
         if isinstance(failure, StatementFailed):
             hint = failure.hint or foreign.select_hint(failure.message) or foreign.NOT_SHOWN
             raise InvalidInput(failure.message, hint=hint, details=failure.details) from error
@@ -274,8 +292,8 @@ def plain_values(line: str) -> tuple[Any, ...]:
     return tuple(_plain(value) for _, value in json.loads(line, object_pairs_hook=_Pairs))
 
 
-def _columns(shape: str | None) -> tuple[str, ...]:
-    return () if shape is None else tuple(name for name, _ in json.loads(shape, object_pairs_hook=_Pairs))
+def _columns(shape: list[str] | None) -> tuple[str, ...]:
+    return () if shape is None else tuple(shape)
 
 
 def _plain(value: Any) -> Any:

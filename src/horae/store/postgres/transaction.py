@@ -12,12 +12,15 @@ from psycopg import AsyncConnection, AsyncCursor, pq
 from horae.store.driver import RoleChange, Row, statements
 from horae.store.postgres.arrays import Batch, array_literal
 from horae.store.postgres.failures import translated
+from horae.store.postgres.limits import LIMITS, MIGRATING
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 SAFE_PATH = "pg_catalog, pg_temp"
 """Without pg_temp said, what is temporary would be found even before pg_catalog: types as well as tables."""
-PLANNING = ("SET enable_seqscan = off", "SET jit = off", f"SET search_path = {SAFE_PATH}")
+PLANNING = ("SET enable_seqscan = off", "SET jit = off", f"SET search_path = {SAFE_PATH}", *LIMITS)
 _OURS = "Horae catalog"
+LONGEST_CHANGE = 6 * 3600.0
+"""Seconds that a change of the schema may take: it may rewrite large tables."""
 
 
 class Prepared:
@@ -157,8 +160,23 @@ class PostgresTransaction:
         self.wakes = True
 
 
+async def lock_migrations(transaction: PostgresTransaction, *, write: bool) -> None:
+    """Keeps those who change the schema apart, and has those who only look wait for them.
+
+    Where there is no catalog yet there is no table to lock, and no job text either: only there it is an advisory lock.
+    """
+    lock = f"LOCK TABLE sys.schema_migrations IN {'EXCLUSIVE' if write else 'ROW SHARE'} MODE"
+    is_there = "SELECT 1 WHERE to_regclass('sys.schema_migrations') IS NOT NULL"
+    if await transaction.raw(is_there):
+        await transaction.raw(lock)
+    elif write:
+        await transaction.raw("SELECT pg_advisory_xact_lock(hashtext('horae.migration'))")
+        if await transaction.raw(is_there):
+            await transaction.raw(lock)
+
+
 class PostgresMigrator:
-    """Schema changes in one transaction, under an advisory lock."""
+    """Schema changes in one transaction, under `lock_migrations`."""
 
     def __init__(self, transaction: PostgresTransaction, place: str, *, injected: bool) -> None:
         self._transaction = transaction
@@ -191,8 +209,11 @@ class PostgresMigrator:
 
     async def run(self, text: str) -> None:
         """Gives up rather than hold everybody up behind a lock it waits for."""
-        await self._transaction.raw("SET LOCAL lock_timeout = '10s'")
+        await self._transaction.raw(MIGRATING)
+        connection: Any = self._transaction.connection
+        before, connection.answer_limit = connection.answer_limit, LONGEST_CHANGE
         await self._transaction.raw(text)
+        connection.answer_limit = before
 
     async def record(self, number: int, name: str, digest: str, min_reader: int) -> None:
         await self._transaction.raw(

@@ -85,9 +85,23 @@ def replace(made: Path, target: Path, *, keep: bool) -> Path | None:
     for ending in _BESIDE:
         with suppress(FileNotFoundError):
             Path(f"{target}{ending}").unlink()
+    nodes = _alive_in(made)
     made.replace(target)
     _sync(target.parent)
+    FileLocks(str(target)).prove_gone(nodes)
     return old
+
+
+def _alive_in(made: Path) -> list[str]:
+    """The nodes that worked on a catalog when it was copied."""
+    connection = _opened(made)
+    try:
+        return [str(row[0]) for row in connection.execute("SELECT node_uuid FROM nodes WHERE state = 'ALIVE'")]
+    except apsw.Error:
+        # No catalog, or one so old that it has no nodes: whoever opens it says so.
+        return []
+    finally:
+        connection.close()
 
 
 def remove(made: Path) -> None:

@@ -8,6 +8,7 @@ sleep, with jitter, so that no process is starved by others that poll in step.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +23,15 @@ from uuid import UUID
 import apsw
 
 from horae.core.instant import EPOCH
-from horae.errors import NotACatalog, StoreError, StoreMissing, StoreUnavailable, shown
+from horae.errors import InvalidInput, NotACatalog, StoreError, StoreMissing, StoreUnavailable, shown
 from horae.store.driver import Clock, Row, Statement, statements
 from horae.store.records import Rows
 from horae.store.sqlite import looking, running
+from horae.store.sqlite.apart import Apart, ApartJoined
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.guarding import Variables
 from horae.store.sqlite.liveness import FileLocks
+from horae.store.sqlite.modes import PRIVATE, create_file
 from horae.store.sqlite.transaction import SqliteJoined, SqliteMigrator, SqliteTransaction
 
 BUSY_PATIENCE = 30.0
@@ -51,15 +54,26 @@ class SqliteDriver:
     dialect = "sqlite"
     lock_grace = 0.0
     transaction_limit = 5.0
+    write_limit: float | None = 5.0
 
-    def __init__(self, path: str, *, clock: Clock | None = None, patience: float = BUSY_PATIENCE) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock | None = None,
+        patience: float = BUSY_PATIENCE,
+        file_mode: Callable[[], int] = lambda: PRIVATE,
+    ) -> None:
+        """`file_mode` is asked for the mode of the file where there is none yet."""
         self.path = path
+        self._file_mode = file_mode
         self._clock = clock
         self._patience = patience
         self._connection: apsw.Connection | None = None
         self._lock = asyncio.Lock()
         self._writers = asyncio.Lock()
         self._selects: ThreadPoolExecutor | None = None
+        self._apart = Apart(path)
         self._last = 0
         self._changes = 1
         self._fired: asyncio.Future[None] | None = None
@@ -68,14 +82,15 @@ class SqliteDriver:
         self._version = -1
         self._locks = FileLocks(path)
         self._variables = Variables()
-        self._prepared = {name: _prepared(each) for name, each in statements("sqlite").items()}
-        self._looks = looking.Looks(path, self._prepared)
+        self._prepared = prepared_statements()
+        self._looks = looking.Looks(path, self._prepared, patience)
 
     async def open(self) -> None:
         if self._connection is not None:
             return
         if self.path != ":memory:":
             _check_place(Path(self.path))
+            self._create()
         connection = apsw.Connection(":memory:")
         try:
             await self._patiently(lambda: self._attach(connection))
@@ -87,12 +102,22 @@ class SqliteDriver:
         self._connection = connection
         self._selects = ThreadPoolExecutor(MOST_SELECTING, thread_name_prefix="horae-select")
         self._looks.open()
+        self._apart.open()
         self._version = self._data_version()
+
+    def _create(self) -> None:
+        # Before SQLite does, which would let everybody read it.
+        file = Path(self.path)
+        if not os.path.lexists(file):
+            # Where that cannot be done, SQLite says why.
+            with suppress(OSError):
+                create_file(file, self._file_mode())
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         self._locks.close()
         self._looks.close()
+        self._apart.close()
         if self._selects is not None:
             self._selects.shutdown(wait=False)
         if self._timer is not None:
@@ -127,8 +152,13 @@ class SqliteDriver:
                 yield look
 
     @asynccontextmanager
-    async def joined(self, limit: float) -> AsyncIterator[SqliteJoined]:
-        """On the one connection there is: whoever else wants it waits."""
+    async def joined(self, limit: float, owner: str | None = None) -> AsyncIterator[SqliteJoined | ApartJoined]:
+        """On the one connection there is: whoever else wants it waits. With an `owner`, in a process of its own, whose
+        `limit` is on writing."""
+        if owner is not None:
+            async with self._joined_apart(limit, owner) as apart:
+                yield apart
+            return
         async with self._within(SqliteJoined) as transaction:
             transaction.clock = self._now
             transaction.variables = self._variables
@@ -136,8 +166,30 @@ class SqliteDriver:
             yield transaction
 
     @asynccontextmanager
+    async def _joined_apart(self, limit: float, owner: str) -> AsyncIterator[ApartJoined]:
+        self._check_file()
+        async with self._apart.lent(owner) as process:
+            transaction = ApartJoined(self._apart, process, self._now(), self._now)
+            try:
+                await self._apart.within(process, process.begin, transaction.now, limit)
+                yield transaction
+                await transaction.commit()
+            except BaseException:
+                await self._apart.whole(process.roll_back)
+                raise
+            if transaction.wakes:
+                self._fire()
+
+    def _check_file(self) -> None:
+        if self.path == ":memory:":
+            raise InvalidInput(
+                "A catalog in memory takes no text of others: there is no file that a process of its own could open",
+                hint="Use a file: sqlite:///horae.db.",
+            )
+
+    @asynccontextmanager
     async def _within(self, kind: type[Made], *, write: bool = True) -> AsyncIterator[Made]:
-        async with self._writers if write else nullcontext():
+        async with self._turn(self._writers) if write else nullcontext():
             await self._patiently(lambda: self._begin(write=write))
         try:
             connection = self.connection
@@ -160,37 +212,69 @@ class SqliteDriver:
     async def _begin(self, *, write: bool) -> None:
         """Takes the connection, and begins. Where another process is in the way it is given back: whoever only reads
         need not wait for that process."""
-        await self._lock.acquire()
+        await self._taken(self._lock)
         try:
             self.connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         except BaseException:
             self._lock.release()
             raise
 
+    async def _taken(self, lock: asyncio.Lock) -> None:
+        """Takes a lock of this process with the patience there is for other processes: who has it may be a task that
+        keeps its transaction open."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await lock.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"Another transaction of this process has kept {shown(self.path)} for {self._patience:g} s",
+                hint="Do slow work before the first statement of run.transaction.",
+            ) from None
+
+    @asynccontextmanager
+    async def _turn(self, lock: asyncio.Lock) -> AsyncIterator[None]:
+        await self._taken(lock)
+        try:
+            yield
+        finally:
+            lock.release()
+
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """There is no way over a network to be spared here, and no statement that writes several tables."""
         return None
 
-    async def select(self, sql: str, most: int, seconds: float, own: bool = False, /) -> Rows:  # noqa: FBT001, FBT002
-        """In a thread, which is told to stop when nobody waits for it any more, or the store is closed; in memory,
-        where there is only this connection, at once."""
+    async def select(
+        self,
+        sql: str,
+        most: int,
+        seconds: float,
+        own: bool = False,  # noqa: FBT001, FBT002
+        viewer: bool = False,  # noqa: FBT001, FBT002
+        /,
+    ) -> Rows:
+        """In a process that is killed when nobody waits for it any more, or the store is closed. What is one's `own` in
+        a thread; in memory, where there is only this connection, at once."""
+        if not own:
+            self._check_file()
+            self.connection  # noqa: B018 - raises where the store is not open
+            return await self._apart.select("", sql, most, seconds, viewer=viewer)
         if self.path == ":memory:":
-            async with self._lock:
-                return running.select(self.connection, sql, most, seconds, lambda: False)
+            async with self._turn(self._lock):
+                return running.select(self.connection, sql, most, seconds, lambda: False, viewer=viewer)
         self.connection  # noqa: B018 - raises where the store is not open
         stopped = Event()
 
         def is_over() -> bool:
             return stopped.is_set() or self._connection is None
 
-        work = partial(running.select_from_file, self.path, sql, most, seconds, is_over)
+        work = partial(running.select_from_file, self.path, sql, most, seconds, is_over, viewer=viewer)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._selects, work)
         finally:
             stopped.set()
 
     @asynccontextmanager
-    async def migration(self) -> AsyncIterator[SqliteMigrator]:
+    async def migration(self, *, write: bool = True) -> AsyncIterator[SqliteMigrator]:
         async with self.transaction() as transaction:
             yield SqliteMigrator(self.connection, self.path, transaction.now, injected=self._clock is not None)
 
@@ -250,8 +334,14 @@ class SqliteDriver:
     async def take_lock(self, node: UUID) -> bool:
         return self._locks.take(str(node))
 
-    async def free_lock(self, node: UUID) -> None:
-        self._locks.release(str(node))
+    async def free_lock(self, node: UUID, *, left: bool = True) -> None:
+        self._locks.release(str(node), left=left)
+
+    def keep_locks(self) -> None:
+        self._locks.renew()
+
+    def leave_lock(self, node: UUID) -> None:
+        self._locks.leave(str(node))
 
     async def free_locks(self, nodes: Sequence[str]) -> set[str]:
         return {node for node in nodes if self._locks.is_free(node)}
@@ -261,16 +351,20 @@ class SqliteDriver:
             return int(self.connection.pragma("data_version", schema="sys"))
 
     def _now(self) -> int:
-        if self._clock is None:
-            now = time_ns() // _MILLISECOND
-        else:
-            elapsed = self._clock() - EPOCH
-            now = elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
-        self._last = max(self._last, now)
+        self._last = max(self._last, self._read_clock())
         return self._last
 
+    def _read_clock(self) -> int:
+        if self._clock is None:
+            return time_ns() // _MILLISECOND
+        elapsed = self._clock() - EPOCH
+        return elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
+
+    async def clock_reading(self) -> int:
+        return self._read_clock()
+
     async def _attach(self, connection: apsw.Connection) -> None:
-        _attach(connection, self.path)
+        attach(connection, self.path)
 
     async def _patiently(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeats `step` while another process is in the way, with pauses that grow and never fall into step."""
@@ -288,6 +382,11 @@ class SqliteDriver:
             pause = min(pause * 1.5, 0.02)
 
 
+def prepared_statements() -> dict[str, str]:
+    """The catalog's statements, with parameters as SQLite has them."""
+    return {name: _prepared(each) for name, each in statements("sqlite").items()}
+
+
 def _prepared(statement: Statement) -> str:
     if statement.columns is None:
         return statement.text
@@ -303,7 +402,7 @@ def _check_place(path: Path) -> None:
         raise StoreMissing(f"No folder {shown(str(path.parent))} for the store", hint="Create it first.")
 
 
-def _attach(connection: apsw.Connection, path: str) -> None:
+def attach(connection: apsw.Connection, path: str) -> None:
     """Attaches the file and sets it up. Pragmas run one at a time: `execute` of several stops at the first row."""
     attached = {row[1] for row in connection.execute("PRAGMA database_list")}
     if "sys" not in attached:

@@ -17,8 +17,9 @@ from typing import Any
 import apsw
 
 from horae.core.access import Grant, Privilege, granting
+from horae.core.sight import FROM_VIEWERS, HIDDEN, HIDDEN_COLUMNS
 from horae.errors import HoraeError, InvalidInput, StatementFailed
-from horae.store.foreign import HIDDEN, HIDDEN_COLUMNS, NOT_SHOWN
+from horae.store.foreign import NOT_SHOWN, for_administrators
 from horae.store.migrating import schema_text
 from horae.store.sqlite import foreign
 from horae.store.sqlite.failures import translated
@@ -61,6 +62,12 @@ _ON_A_TABLE = frozenset(
 """Their second part is the table, and so is ALTER TABLE's; of the others it is the first."""
 _JOINED = re.compile(r"(?i)natural|using")
 """Anywhere in a statement, be it in a text: then it is only looked at more closely."""
+_APART = re.compile(
+    r"""'(?:[^']++|'')*+'|"(?:[^"]++|"")*+"|`(?:[^`]++|``)*+`|\[[^\]]*+\]|--[^\n]*+|/\*.*?(?:\*/|\Z)|\ufeff""",
+    re.DOTALL,
+)
+"""What of a text is no word of its own: strings, names in quotes, comments, and a sign that SQLite takes for space."""
+_REPLACES = re.compile(r"(?i)\b(?:INSERT|UPDATE)\s+OR\s+REPLACE\b|\bREPLACE\s+INTO\b|\bON\s+CONFLICT\s+REPLACE\b")
 _OPENS = frozenset({"OpenRead", "ReopenIdx"})
 _ATTACHED = 2
 """The number of `sys` among a connection's databases, after main and temp."""
@@ -119,6 +126,7 @@ class Authorizer:
                     raise denial
         if is_joined:
             self.check_joined(statement)
+        self.check_replaced(statement, frozenset(self._written))
 
     @property
     def is_bound(self) -> bool:
@@ -127,6 +135,9 @@ class Authorizer:
 
     def check_joined(self, statement: str) -> None:
         """Raises where a join could compare a column that may not be read, of a table that may."""
+
+    def check_replaced(self, statement: str, written: frozenset[str]) -> None:
+        """Raises where rows could be deleted that may not be. `written` are all tables that the statement writes."""
 
     def __call__(
         self, operation: int, first: str | None, second: str | None, database: str | None, inside: str | None
@@ -168,10 +179,21 @@ class TextGuard(Authorizer):
         self._who = identity
         named = ((each.privilege, _bare(each.name)) for each in identity.grants)
         self._granted = {(privilege, table) for privilege, table in named if table}
+        self._replacing = _replacing(connection) if self.is_bound else frozenset[str]()
 
     @property
     def is_bound(self) -> bool:
         return not self._who.is_admin
+
+    def check_replaced(self, statement: str, written: frozenset[str]) -> None:
+        """To replace a row is to delete it, which the authorizer is not asked about. What a statement says of conflicts
+        holds in the triggers that it sets off too, so the right is needed on all that is written."""
+        if not written & self._replacing and not _says_replace(statement):
+            return
+        for table in sorted(written):
+            denial = self._missing(Privilege.DELETE, "REPLACE rows, which deletes them, in", table, "sys")
+            if denial is not None:
+                raise denial
 
     def denial(
         self, operation: int, first: str, second: str, database: str | None, inside: str | None
@@ -226,7 +248,12 @@ class TextGuard(Authorizer):
 
 
 class ReadGuard(Authorizer):
-    """For a SELECT: it reads the catalog but for what is hidden, and does nothing else."""
+    """For a SELECT: it reads the catalog but for what is hidden, for a viewer also what is administrators' alone, and
+    does nothing else."""
+
+    def __init__(self, connection: apsw.Connection, *, viewer: bool = False) -> None:
+        super().__init__(connection)
+        self._withheld = FROM_VIEWERS if viewer else frozenset[str]()
 
     def check_joined(self, statement: str) -> None:
         """A column has to be named somewhere to be joined by."""
@@ -246,6 +273,8 @@ class ReadGuard(Authorizer):
             return None
         if first in HIDDEN:
             return InvalidInput(f"sys.{first} cannot be read", hint=NOT_SHOWN)
+        if first in self._withheld:
+            return for_administrators(first)
         if second.lower() in HIDDEN_COLUMNS.get(first, ()):
             return InvalidInput(f"sys.{first}.{second} cannot be read", hint=NOT_SHOWN)
         if database in ("sys", None) and (first in catalog_names() or first in ("sqlite_master", "sqlite_schema")):
@@ -282,6 +311,17 @@ class Variables:
         if found is None and not missing_ok:
             raise apsw.SQLError(f'unrecognized configuration parameter "{name}"')
         return found
+
+
+def _says_replace(text: str) -> bool:
+    return _REPLACES.search(_APART.sub(" ", text)) is not None
+
+
+def _replacing(connection: apsw.Connection) -> frozenset[str]:
+    """Tables that replace rows by what they say of conflicts themselves, or in a trigger."""
+    with translated("the texts of tables"):
+        rows = connection.execute("SELECT lower(tbl_name), sql FROM sys.sqlite_schema WHERE sql LIKE '%replace%'")
+        return frozenset(str(table) for table, text in rows.fetchall() if _says_replace(str(text)))
 
 
 def _bare(table: str) -> str:

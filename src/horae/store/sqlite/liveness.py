@@ -1,21 +1,29 @@
 """Liveness on one machine: an flock per incarnation, in a folder beside the catalog's file.
 
-The lock ends with the process, however it ends, so a lock that can be had is proof. A catalog in memory belongs to one
-process, whose nodes live as long as it does.
+The lock ends with the process, however it ends, so a lock that can be had is proof. A file that is missing is none:
+somebody may have removed it under a process that lives, which makes it again at its next heartbeat. A catalog in memory
+belongs to one process, whose nodes live as long as it does.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from horae.store.sqlite.modes import create_folder, open_beside
+
+_left: list[int] = []
+"""Locks that end with the process and not before."""
 
 
 class FileLocks:
     """The liveness locks this process holds, and a look at those of others."""
 
     def __init__(self, path: str) -> None:
+        self._file = Path(path)
         self._folder = None if path == ":memory:" else Path(f"{path}-nodes")
         self._held: dict[str, int] = {}
 
@@ -25,22 +33,56 @@ class FileLocks:
         if self._folder is None:
             self._held[node] = -1
             return True
-        self._folder.mkdir(exist_ok=True)
-        descriptor = os.open(self._folder / node, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        create_folder(self._folder, self._file)
+        descriptor = open_beside(self._folder / node, self._file)
         if not _lock(descriptor):
             os.close(descriptor)
             return False
         self._held[node] = descriptor
         return True
 
-    def release(self, node: str) -> None:
+    def release(self, node: str, *, left: bool = True) -> None:
+        """Gives a lock back. The file of a node that has `left` is removed; of one that has not, it is the proof that
+        the node is gone."""
         descriptor = self._held.pop(node, -1)
         if descriptor >= 0 and self._folder is not None:
-            with suppress(OSError):
-                (self._folder / node).unlink()
+            if left:
+                with suppress(OSError):
+                    (self._folder / node).unlink()
             os.close(descriptor)
             with suppress(OSError):
                 self._folder.rmdir()
+
+    def renew(self) -> None:
+        """Makes the files again that were removed, or replaced, under the locks this process holds."""
+        for node, descriptor in self._held.items():
+            if self._folder is None or _is_at(descriptor, self._folder / node):
+                continue
+            try:
+                create_folder(self._folder, self._file)
+                made = open_beside(self._folder / node, self._file)
+            except OSError:
+                # The heartbeat goes on, and others go by that.
+                continue
+            if _lock(made):
+                self._held[node] = made
+                os.close(descriptor)
+            else:
+                # Another process looks at it this moment; the next heartbeat tries again.
+                os.close(made)
+
+    def leave(self, node: str) -> None:
+        """Leaves a lock to end with the process."""
+        descriptor = self._held.pop(node, -1)
+        if descriptor >= 0:
+            _left.append(descriptor)
+
+    def prove_gone(self, nodes: Iterable[str]) -> None:
+        """Leaves a lock that nobody holds for each of these nodes: they are known not to work on this file."""
+        if self._folder is not None:
+            for node in nodes:
+                create_folder(self._folder, self._file)
+                os.close(open_beside(self._folder / node, self._file))
 
     def is_free(self, node: str) -> bool:
         if node in self._held:
@@ -50,7 +92,7 @@ class FileLocks:
         try:
             descriptor = os.open(self._folder / node, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            return True
+            return False
         try:
             return _lock(descriptor)
         finally:
@@ -58,7 +100,16 @@ class FileLocks:
 
     def close(self) -> None:
         for node in list(self._held):
-            self.release(node)
+            self.release(node, left=False)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    held = os.fstat(descriptor)
+    return (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino)
 
 
 def _lock(descriptor: int) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 import apsw
 
+from horae.errors import StoreUnavailable, shown
 from horae.store.driver import Row
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.transaction import SqliteTransaction
@@ -47,8 +48,10 @@ def register(connection: apsw.Connection) -> None:
 class Looks:
     """The connections of one driver."""
 
-    def __init__(self, path: str, prepared: Mapping[str, str]) -> None:
+    def __init__(self, path: str, prepared: Mapping[str, str], patience: float) -> None:
+        """`patience` is for how many seconds a look waits for others to end."""
         self._path = path
+        self._patience = patience
         self._prepared = prepared
         self._idle: list[apsw.Connection] = []
         self._room = asyncio.Semaphore(MOST_LOOKING)
@@ -72,8 +75,23 @@ class Looks:
             self._threads = None
 
     @asynccontextmanager
+    async def _entered(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._room.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{MOST_LOOKING} looks at {shown(self._path)} have not ended for {self._patience:g} s",
+                hint="Ask again, or for less at once.",
+            ) from None
+        try:
+            yield
+        finally:
+            self._room.release()
+
+    @asynccontextmanager
     async def transaction(self, now: int) -> AsyncIterator[SqliteLook]:
-        async with self._room:
+        async with self._entered():
             if self._threads is None:
                 # Their own, one for each look: whatever else is done in threads cannot make a look wait to begin.
                 self._threads = ThreadPoolExecutor(MOST_LOOKING, thread_name_prefix="horae-look")

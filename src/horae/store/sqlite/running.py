@@ -65,10 +65,36 @@ class _Kept:
             self.rows.append(plain)
 
 
+class Limit:
+    """How long a text may take where it runs in the event loop's own thread: until a monotonic time."""
+
+    def __init__(self, ends_at: float) -> None:
+        self._ends_at = ends_at
+
+    def begin_to_write(self) -> None:
+        """Called before each statement that writes."""
+
+    def is_over(self) -> bool:
+        return monotonic() > self._ends_at
+
+    def error(self) -> Exception:
+        return TransactionExpired(
+            "The text took longer than its transaction may last",
+            hint="Do less in it, or raise the setting transaction_limit: meanwhile nothing else runs.",
+        )
+
+
+def wrote_too_long(seconds: float) -> TransactionExpired:
+    return TransactionExpired(
+        f"The text wrote for longer than sqlite_write_limit ({seconds:g} s from its first write) and was undone",
+        hint="Do less in it, or raise the setting sqlite_write_limit: meanwhile nobody else writes.",
+    )
+
+
 def run_text(
-    connection: apsw.Connection, text: object, identity: Identity, most: int, ends_at: float, variables: Variables
+    connection: apsw.Connection, text: object, identity: Identity, most: int, limit: Limit, variables: Variables
 ) -> Rows:
-    """What `port.Joined.run_text` promises; at the monotonic time `ends_at` it stops itself."""
+    """What `port.Joined.run_text` promises; it stops itself when `limit` is over."""
     pieces = split(text)
     for piece in pieces or [str(text)]:
         _check(piece, identity)
@@ -77,18 +103,15 @@ def run_text(
     changed = -1
     variables.values = identity.variables
     try:
-        with _guarded(connection, guard, lambda: monotonic() > ends_at, is_limited=not identity.is_admin):
+        with _guarded(connection, guard, limit.is_over, is_limited=not identity.is_admin):
             for piece in pieces:
-                answer, count = _run(connection, guard, piece, most)
+                answer, count = _run(connection, guard, piece, most, writing=limit.begin_to_write)
                 kept = answer or kept
                 if count >= 0:
                     changed = max(changed, 0) + count
             statements.check_deferred(connection)
     except apsw.InterruptError:
-        raise TransactionExpired(
-            "The text took longer than its transaction may last",
-            hint="Do less in it, or raise the setting transaction_limit: meanwhile nothing else runs.",
-        ) from None
+        raise limit.error() from None
     except apsw.Error as error:
         raise _failure(error, guard) from error
     finally:
@@ -98,12 +121,20 @@ def run_text(
     return Rows(kept.rows, kept.count if changed < 0 else changed, kept.columns, cut=kept.is_full)
 
 
-def select(connection: apsw.Connection, text: str, most: int, seconds: float, stopped: Callable[[], bool]) -> Rows:
+def select(
+    connection: apsw.Connection,
+    text: str,
+    most: int,
+    seconds: float,
+    stopped: Callable[[], bool],
+    *,
+    viewer: bool = False,
+) -> Rows:
     """One SELECT; what it says is judged by the guard, whatever the connection could do."""
     pieces = split(foreign.check_select(text, nested=False))
     if len(pieces) != 1:
         raise foreign.not_a_select()
-    guard, ends_at = ReadGuard(connection), monotonic() + seconds
+    guard, ends_at = ReadGuard(connection, viewer=viewer), monotonic() + seconds
     try:
         with _guarded(connection, guard, lambda: monotonic() > ends_at or stopped(), is_limited=True):
             kept, _ = _run(connection, guard, pieces[0], LARGEST_SELECT, most)
@@ -119,7 +150,9 @@ def select(connection: apsw.Connection, text: str, most: int, seconds: float, st
     return Rows(kept.rows, len(kept.rows), kept.columns, cut=kept.is_full)
 
 
-def select_from_file(path: str, text: str, most: int, seconds: float, stopped: Callable[[], bool]) -> Rows:
+def select_from_file(
+    path: str, text: str, most: int, seconds: float, stopped: Callable[[], bool], *, viewer: bool = False
+) -> Rows:
     """On a connection of its own that cannot write; for any thread."""
     connection = apsw.Connection(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     try:
@@ -127,7 +160,7 @@ def select_from_file(path: str, text: str, most: int, seconds: float, stopped: C
             connection.set_busy_timeout(1000)
             connection.execute("ATTACH ? AS sys", (f"{Path(path).absolute().as_uri()}?mode=ro",))
             connection.execute("PRAGMA query_only = ON").fetchall()
-        return select(connection, text, most, seconds, stopped)
+        return select(connection, text, most, seconds, stopped, viewer=viewer)
     finally:
         connection.close()
 
@@ -165,13 +198,20 @@ def _check(piece: str, identity: Identity) -> None:
 
 
 def _run(
-    connection: apsw.Connection, guard: Authorizer, piece: str, most: int, most_rows: int | None = None
+    connection: apsw.Connection,
+    guard: Authorizer,
+    piece: str,
+    most: int,
+    most_rows: int | None = None,
+    writing: Callable[[], None] = lambda: None,
 ) -> tuple[_Kept | None, int]:
     """One statement: its rows, if it returns any, and how many it changed, or -1. Past `most_rows` it is left alone."""
     seen: list[tuple[bool, tuple[str, ...]]] = []
 
     def begin(cursor: apsw.Cursor, statement: str, _: object) -> bool:
         if not seen:
+            if not cursor.is_readonly:
+                writing()
             seen.append((cursor.is_readonly, tuple(column[0] for column in cursor.get_description())))
             return True
         # What follows may be a comment. If it is more, we have not seen the same statements as SQLite.

@@ -96,7 +96,7 @@ class SqliteJoined(SqliteTransaction):
 
     async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
         self._failed = True
-        rows = running.run_text(self._connection, sql, identity, most, self.ends_at, self.variables)
+        rows = running.run_text(self._connection, sql, identity, most, running.Limit(self.ends_at), self.variables)
         self._failed = False
         return rows
 

@@ -22,7 +22,7 @@ EVENTS = (
     *("JOB_CREATED", "JOB_MODIFIED", "JOB_DELETED", "JOB_EXECUTED", "JOB_FAILED", "JOB_CANCELLED"),
     "SPAN_CLOSED",
     *("LOGIN", "LOGIN_FAILED", "LOGOUT", "ACCESS_DENIED", "TOKEN_CREATED", "TOKEN_REVOKED"),
-    *("USER_CREATED", "USER_ALTERED", "USER_DROPPED", "GRANTED", "REVOKED"),
+    *("CATALOG_OPENED", "USER_CREATED", "USER_ALTERED", "USER_DROPPED", "GRANTED", "REVOKED"),
 )
 """Offered while typing; any other may be asked for."""
 _FILTERS = ("event", "actor", "job")

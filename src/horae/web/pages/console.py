@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from horae.control.tables import TABLES, readable
 from horae.core.access import Privilege, holds
+from horae.core.sight import reads_all
 from horae.errors import HoraeError
 from horae.web.rendering import render
 from horae.web.site import Visit
@@ -56,7 +57,9 @@ async def tables(visit: Visit) -> tuple[Table, ...]:
         except HoraeError:
             # The other database's way of telling.
             continue
-        return tuple(Table(f"sys.{name}", columns) for name, columns in readable(rows).items())
+        return tuple(
+            Table(f"sys.{name}", columns) for name, columns in readable(rows, viewer=not reads_all(visit.who)).items()
+        )
     return ()
 
 

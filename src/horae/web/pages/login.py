@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from horae.errors import InvalidInput, LoginFailed
-from horae.web.entering import COOKIE, end_session, keep_session
+from horae.web.entering import cookie_name, end_session, keep_session
 from horae.web.forms import form_of, safe_next
 from horae.web.rendering import render
 from horae.web.site import Site, Visit
@@ -44,7 +44,7 @@ async def sign_in(site: Site, request: Request) -> Response:
 
 async def sign_out(site: Site, request: Request) -> Response:
     """Ends the session, here and in the browser."""
-    secret = request.cookies.get(COOKIE)
+    secret = request.cookies.get(cookie_name(site))
     if secret:
         await site.porter.sign_out(secret)
     answer = RedirectResponse("/login", 303, {"cache-control": "no-store"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from horae.desk import asking, plans
 from horae.desk.said import Exported
 from horae.errors import HoraeError, InvalidInput, InvalidJobFile, PlanMoved
 from horae.web import forms
+from horae.web.departure import while_connected
 from horae.web.pages.versions import Part
 from horae.web.pictures.letters import readable
 from horae.web.pictures.moments import moment
@@ -232,7 +232,7 @@ async def answer(visit: Visit, request: Request) -> Response:
             fault = error
     try:
         asked = forms.question(asking.PlanChanges, {}, **typed.options())
-        shown = shown_plan(await visit.desk.plan(asked))
+        shown = shown_plan(await while_connected(request, visit.desk.plan(asked)))
     except HoraeError as error:
         return await _rendered(visit, request, typed, fault=fault or error)
     return await _rendered(visit, request, typed, fault=fault, shown=shown)
@@ -259,8 +259,7 @@ async def _rendered(
     exported: Exported | None = None,
     namespaces: tuple[str, ...] = (),
 ) -> Response:
-    # In a thread: others are answered while a long text is read to its end.
-    faults = () if fault is None else await asyncio.to_thread(faults_of, fault, typed.text)
+    faults = await _faults(visit, fault, typed.text) if isinstance(fault, InvalidJobFile) else ()
     return render(
         "plan.html",
         visit,
@@ -277,6 +276,15 @@ async def _rendered(
         example=EXAMPLE,
         most_owed=MOST_OWED,
     )
+
+
+async def _faults(visit: Visit, fault: InvalidJobFile, text: str) -> tuple[FileFault, ...]:
+    try:
+        async with visit.desk.turn() as calculate:
+            return await calculate(faults_of, fault, text)
+    except HoraeError:
+        # The others are too much to look for: the first is known.
+        return (file_fault(fault, text),)
 
 
 def faults_of(fault: HoraeError, text: str) -> tuple[FileFault, ...]:

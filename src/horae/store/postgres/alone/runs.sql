@@ -2,7 +2,7 @@
 -- other drivers answer that they have none, and the verb goes its longer way.
 
 -- name: claim_plain
--- The plain case of dispatching: nothing due is limited, and the oldest runs have one task each that never started.
+-- The plain case of dispatching: nothing due is limited or shared, and the oldest runs have one task each that never started.
 -- Where that is not so, nothing is taken and `plain` is false. The node's row is held as in before_dispatch; `taken` is
 -- locked before anything of it is judged, and a row that changed meanwhile is judged as it is now.
 WITH clock AS MATERIALIZED (
@@ -15,6 +15,11 @@ limits AS MATERIALIZED (
     SELECT EXISTS (
         SELECT 1 FROM sys.job_runs
         WHERE not_before <= (SELECT now FROM clock) AND limited AND (waiting_for IS NULL OR waiting_for = 'retry')
+    ) OR EXISTS (
+        -- Owners who share are given turns; where nobody shares this is one look at an empty index.
+        SELECT 1 FROM sys.job_runs
+        WHERE share IS NOT NULL AND not_before <= (SELECT now FROM clock)
+            AND (waiting_for IS NULL OR waiting_for = 'retry')
     ) AS some_due
 ),
 taken AS MATERIALIZED (

@@ -353,6 +353,15 @@ WHERE wake_at < :late
 ORDER BY wake_at, job_uuid
 LIMIT :limit;
 
+-- name: jobs_ahead_of_the_clock
+-- Planned at a time that is still to come, by a clock that was set back since. What people moved to before its own time
+-- was planned in the past.
+SELECT job_name, planned_until, last_enqueued_at, count(*) OVER () FROM sys.jobs
+WHERE planned_until > :clock::bigint AND last_enqueued_at > :clock::bigint + :tolerated::bigint AND state = 'ENABLED'
+    AND (:job::text IS NULL OR job_name = :job::text)
+ORDER BY planned_until DESC, job_name
+LIMIT :limit;
+
 -- name: overdue_runs
 SELECT
     count(*), min(not_before),

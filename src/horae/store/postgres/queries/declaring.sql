@@ -2,7 +2,8 @@
 
 -- name: lock_namespace
 -- Two that declare at once would not see each other's new jobs.
-SELECT pg_advisory_xact_lock(hashtextextended('horae declares ' || :namespace::text, 0));
+INSERT INTO sys.locks AS l (lock_name) VALUES ('declares ' || :namespace::text)
+ON CONFLICT (lock_name) DO UPDATE SET lock_name = excluded.lock_name;
 
 -- name: lock_declared_jobs
 SELECT

@@ -80,6 +80,9 @@ LEFT JOIN sys.users u ON u.user_uuid = j.created_by_user_uuid;
 -- name: read_job_versions
 SELECT job_uuid, version FROM sys.jobs WHERE job_uuid = ANY (:jobs::uuid[]);
 
+-- name: read_author
+SELECT author FROM sys.job_versions WHERE job_uuid = :job::uuid AND version = :version;
+
 -- name: read_defaults
 SELECT defaults FROM sys.job_versions WHERE job_uuid = :job::uuid AND version = :version;
 
@@ -189,8 +192,18 @@ DELETE FROM sys.job_tombstones USING :rows WHERE job_tombstones.job_uuid = given
 -- name: delete_jobs(job_uuid uuid)
 DELETE FROM sys.jobs USING :rows WHERE jobs.job_uuid = given.job_uuid;
 
+-- name: take_time
+-- Definitions are worked out in the middle of this transaction, which may stand still meanwhile. A limit that is set
+-- counts from its being set only where there was none before.
+SELECT
+    set_config('idle_in_transaction_session_timeout', '60s', true),
+    CASE WHEN current_setting('server_version_num')::bigint >= 170000 THEN
+        set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', '600s', true)
+    END;
+
 -- name: lock_dependencies
-SELECT pg_advisory_xact_lock(hashtext('horae.dependencies'));
+INSERT INTO sys.locks AS l (lock_name) VALUES ('dependencies')
+ON CONFLICT (lock_name) DO UPDATE SET lock_name = excluded.lock_name;
 
 -- name: dependency_graph
 SELECT j.job_name, o.job_name
@@ -203,7 +216,8 @@ ORDER BY 1, 2;
 SELECT job_name FROM sys.jobs WHERE job_name = ANY (:names::text[]);
 
 -- name: dependents_of
-SELECT j.job_name, o.job_name
+-- Last: whether both have one owner.
+SELECT j.job_name, o.job_name, j.created_by_user_uuid IS NOT DISTINCT FROM o.created_by_user_uuid
 FROM sys.job_dependencies d
 JOIN sys.jobs j ON j.job_uuid = d.job_uuid
 JOIN sys.jobs o ON o.job_uuid = d.depends_on_job_uuid

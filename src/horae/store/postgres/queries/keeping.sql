@@ -1,7 +1,8 @@
 -- Nodes, what they own, what is old; and reading. `:rows` stands for the rows given, as `given`.
 
 -- name: lock_node_names
-SELECT pg_advisory_xact_lock(hashtext('horae.node_names'));
+INSERT INTO sys.locks AS l (lock_name) VALUES ('node_names')
+ON CONFLICT (lock_name) DO UPDATE SET lock_name = excluded.lock_name;
 
 -- name: nodes_of_name
 SELECT node_uuid FROM sys.nodes WHERE node_name = :name AND state = 'ALIVE';
@@ -16,7 +17,13 @@ UPDATE sys.nodes SET counter = counter + 1, heartbeat_at = :now WHERE node_uuid 
 RETURNING counter, EXISTS (SELECT 1 FROM sys.run_threads h WHERE h.node_uuid = :node::uuid);
 
 -- name: bury_node
-UPDATE sys.nodes SET state = 'DEAD', ended_at = :now WHERE node_uuid = :node::uuid AND state = 'ALIVE' AND counter = :counter
+-- A session that its node left behind may hold the row: whoever takes over looks again, and waits for nothing.
+UPDATE sys.nodes SET state = 'DEAD', ended_at = :now
+WHERE node_uuid = (
+    SELECT node_uuid FROM sys.nodes
+    WHERE node_uuid = :node::uuid AND state = 'ALIVE' AND counter = :counter
+    FOR UPDATE NOWAIT
+)
 RETURNING counter;
 
 -- name: end_node

@@ -6,7 +6,8 @@ SELECT
     (SELECT 1 FROM sys.nodes WHERE node_uuid = :node::uuid AND state = 'ALIVE' FOR SHARE),
     EXISTS (SELECT 1 FROM sys.schedule_requests WHERE applied_at IS NULL),
     coalesce((SELECT min(deadline_at) FROM sys.job_runs WHERE deadline_at IS NOT NULL) < :now, false)
-        OR EXISTS (SELECT 1 FROM sys.job_runs WHERE not_before <= :now AND waiting_for = 'window');
+        OR EXISTS (SELECT 1 FROM sys.job_runs WHERE not_before <= :now AND waiting_for = 'window'),
+    (SELECT bool_or(is_limited) FROM sys.shares WHERE is_shared);
 
 -- name: next_wake
 SELECT least(
@@ -96,13 +97,18 @@ INSERT INTO sys.job_runs (
     run_no, job_run_uuid, job_uuid, assigned_node_uuid, scheduled_time, started_at, completed_at, state,
     idempotency_key, version, origin, chosen_time, not_before, waiting_for, deadline_at, fence, resumed_at, expires_at,
     reason, is_recovery, covers_from, covers_to, covers_count, replay_of, only_tasks, pool_name, limited, requires,
-    payload, requested_by, created_at
+    payload, requested_by, created_at, share
 )
 SELECT
     run_no, job_run_uuid, job_uuid, node, scheduled_time, started_at, completed_at, state, idempotency_key, version,
     origin, chosen_time, not_before, waiting_for, deadline_at, fence, resumed_at, expires_at, reason, is_recovery,
     covers_from, covers_to, covers_count, replay_of, only_tasks, pool_name, limited, requires, payload,
-    requested_by, created_at
+    requested_by, created_at,
+    -- Where nobody shares, one look at an empty index for all rows.
+    CASE WHEN EXISTS (SELECT 1 FROM sys.shares WHERE is_shared) THEN (
+        SELECT s.user_uuid FROM sys.jobs j JOIN sys.shares s ON s.user_uuid = j.created_by_user_uuid AND s.is_shared
+        WHERE j.job_uuid = given.job_uuid AND s.user_uuid <> 'd69e9d85-8741-5f42-ab50-f4afa0f8cbf6'
+    ) END
 FROM :rows;
 
 -- name: insert_started_runs(run_no bigint, job_run_uuid uuid, job_uuid uuid, node uuid, scheduled_time bigint, now bigint, idempotency_key text, version bigint, expires_at bigint)
@@ -146,6 +152,10 @@ SELECT
         SELECT not_before FROM sys.job_runs
         WHERE not_before > :now AND (waiting_for IS NULL OR waiting_for = 'retry')
         ORDER BY not_before LIMIT 1
+    ),
+    EXISTS (
+        SELECT 1 FROM sys.job_runs
+        WHERE share IS NOT NULL AND not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     );
 
 -- name: claimable_runs
@@ -178,15 +188,22 @@ LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
 -- name: lock_pools
-SELECT pool_name, max_running FROM sys.pools ORDER BY pool_name FOR UPDATE;
+-- The last column says whether it was to be had: another claim may hold it, and be stopped for ever. None is waited for.
+SELECT p.pool_name, coalesce(held.max_running, p.max_running), held.pool_name IS NOT NULL
+FROM sys.pools p
+LEFT JOIN (
+    SELECT pool_name, max_running FROM sys.pools
+    WHERE pool_name IN (SELECT r.pool_name FROM sys.job_runs r WHERE r.not_before <= :now AND r.limited)
+    ORDER BY pool_name
+    FOR UPDATE SKIP LOCKED
+) held ON held.pool_name = p.pool_name;
 
 -- name: lock_limited_jobs
-SELECT count(*) FROM (
-    SELECT 1 FROM sys.jobs
-    WHERE job_uuid IN (SELECT job_uuid FROM sys.job_runs WHERE not_before <= :now AND limited)
-    ORDER BY job_uuid
-    FOR UPDATE
-) locked;
+-- Those that were to be had: none is waited for.
+SELECT job_uuid FROM sys.jobs
+WHERE job_uuid IN (SELECT job_uuid FROM sys.job_runs WHERE not_before <= :now AND limited)
+ORDER BY job_uuid
+FOR UPDATE SKIP LOCKED;
 
 -- name: running_in_pools
 -- A run whose thread still works keeps its place, though it has ended or is to be tried again.
@@ -443,3 +460,14 @@ WHERE completed_at IS NULL AND waiting_for = 'dependencies' AND job_uuid IN (
 )
 ORDER BY run_no
 FOR UPDATE;
+
+-- name: latest_ends
+-- Of the job of a run, since it was last changed; the latest first.
+SELECT r.job_uuid, a.state, a.error_code, coalesce(r.cancel_reason, r.reason)
+FROM sys.job_runs own
+JOIN sys.jobs j ON j.job_uuid = own.job_uuid
+JOIN sys.job_runs r ON r.job_uuid = own.job_uuid
+JOIN sys.task_attempts a ON a.run_no = r.run_no
+WHERE own.run_no = :run AND a.ended_at IS NOT NULL AND a.started_at >= j.updated_at
+ORDER BY a.ended_at DESC, r.run_no DESC, a.attempt_no DESC
+LIMIT :limit;

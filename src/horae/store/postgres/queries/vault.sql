@@ -46,8 +46,27 @@ UPDATE sys.roles SET database_role = :role WHERE role_uuid = :principal::uuid;
 -- name: delete_user
 DELETE FROM sys.users WHERE user_uuid = :user::uuid;
 
+-- name: lock_tries
+INSERT INTO sys.password_tries (user_uuid, tries, tried_at)
+SELECT user_uuid, :burst, :now FROM sys.users WHERE user_uuid = :user::uuid
+ON CONFLICT (user_uuid) DO UPDATE SET tried_at = password_tries.tried_at
+RETURNING tries, tried_at;
+
+-- name: keep_tries
+UPDATE sys.password_tries SET tries = :tries, tried_at = :now WHERE user_uuid = :user::uuid;
+
+-- name: forget_tries
+DELETE FROM sys.password_tries WHERE user_uuid = :user::uuid;
+
+-- name: forget_answers_to
+DELETE FROM sys.kept_answers WHERE user_uuid = :user::uuid;
+
 -- name: end_sessions
 DELETE FROM sys.sessions WHERE user_uuid = :user::uuid;
+
+-- name: revoke_tokens_of
+UPDATE sys.tokens SET revoked_at = :now WHERE user_uuid = :user::uuid AND revoked_at IS NULL
+RETURNING token_uuid, coalesce(label, '');
 
 -- name: read_roles
 SELECT role_uuid, role_name, coalesce(description, ''), created_at
@@ -210,14 +229,67 @@ LIMIT :limit;
 UPDATE sys.audit SET position = given.position, seal = given.seal FROM :rows WHERE audit.audit_no = given.audit_no;
 
 -- name: insert_seal
-INSERT INTO sys.audit_seals (seal_no, first_position, last_position, digest, previous, sealed_at, rows_digest)
-VALUES (:number, :first, :last, :digest, :previous, :now, :rows_digest);
+INSERT INTO sys.audit_seals (seal_no, first_position, last_position, digest, previous, sealed_at, rows_digest, mac)
+VALUES (:number, :first, :last, :digest, :previous, :now, :rows_digest, :mac);
 
 -- name: read_seals
-SELECT seal_no, first_position, last_position, digest, previous, sealed_at, rows_digest FROM sys.audit_seals
+SELECT seal_no, first_position, last_position, digest, previous, sealed_at, rows_digest, mac FROM sys.audit_seals
 WHERE seal_no > :after
 ORDER BY seal_no
 LIMIT :limit;
+
+-- name: trail_ends
+-- Numbers are also given to what was rolled back: only where no row is left do they tell anything.
+SELECT
+    coalesce((SELECT max(audit_no) FROM sys.audit), 0),
+    coalesce((SELECT max(at) FROM sys.audit), 0),
+    coalesce(
+        (SELECT max(audit_no) FROM sys.audit),
+        (SELECT last_value FROM pg_catalog.pg_sequences
+            WHERE schemaname = 'sys' AND sequencename = 'audit_audit_no_seq'),
+        0
+    ),
+    coalesce((SELECT max(completed_at) FROM sys.job_runs WHERE state = 'COMPLETED'), 0),
+    coalesce((SELECT max(created_at) FROM sys.job_versions), 0);
+
+-- name: read_rights
+-- Who there is and what they may, as text; not when it was granted, nor by whom.
+SELECT 'user', user_uuid::text, user_name, coalesce(password_hash, ''), is_admin::integer::text, state::text FROM sys.users
+UNION ALL
+SELECT 'role', role_uuid::text, role_name, '', '', '' FROM sys.roles
+UNION ALL
+SELECT 'member', role_uuid::text, user_uuid::text, '', '', '' FROM sys.role_members
+UNION ALL
+SELECT 'grant', grantee_uuid::text, privilege, object_kind, object_name, '' FROM sys.grants;
+
+-- name: take_marks
+DELETE FROM sys.rights_marks RETURNING 1;
+
+-- name: last_rights
+-- Among the newest rows alone: one is written anew before so many others that looking for it would take long.
+SELECT details FROM sys.audit
+WHERE event = 'RIGHTS_DIGESTED' AND audit_no > coalesce((SELECT max(audit_no) FROM sys.audit), 0) - 1000
+ORDER BY audit_no DESC
+LIMIT 1;
+
+-- name: written_versions
+SELECT v.job_uuid, v.version, v.definition, v.defaults, v.author
+FROM unnest(:versions::text[]) AS wanted (version)
+JOIN sys.job_versions v ON v.job_uuid = left(wanted.version, 36)::uuid AND v.version = substr(wanted.version, 38)::bigint;
+
+-- name: present_versions
+SELECT job_uuid, version FROM sys.jobs WHERE job_uuid > :after::uuid ORDER BY job_uuid LIMIT :limit;
+
+-- name: read_audit_key
+SELECT wrapped, key_id, created_at FROM sys.audit_keys;
+
+-- name: insert_audit_key
+INSERT INTO sys.audit_keys (key_no, wrapped, key_id, created_at) VALUES (1, :wrapped::bytea, :key, :now)
+ON CONFLICT (key_no) DO NOTHING
+RETURNING 1;
+
+-- name: rewrap_audit_key
+UPDATE sys.audit_keys SET wrapped = :wrapped::bytea, key_id = :key WHERE wrapped = :was::bytea RETURNING 1;
 
 -- name: settled_runs
 SELECT run_no, job_run_uuid, state, fence, completed_at FROM sys.job_runs

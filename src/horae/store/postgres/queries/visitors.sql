@@ -6,6 +6,12 @@ SELECT EXISTS (SELECT 1 FROM sys.users WHERE password_hash IS NOT NULL AND state
     WHERE t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now) AND u.state = 'ENABLED'
 );
 
+-- name: is_closed
+SELECT EXISTS (SELECT 1 FROM sys.closed);
+
+-- name: open_catalog
+DELETE FROM sys.closed RETURNING 1;
+
 -- name: insert_token
 INSERT INTO sys.tokens (token_uuid, user_uuid, token_hash, label, created_at, expires_at)
 VALUES (:token::uuid, :user::uuid, :hash, :label, :now, :expires);
@@ -46,7 +52,7 @@ DELETE FROM sys.sessions WHERE session_hash = :hash
 RETURNING (SELECT u.user_name FROM sys.users u WHERE u.user_uuid = sessions.user_uuid);
 
 -- name: insert_answer
-INSERT INTO sys.kept_answers (answer_key, fingerprint, begun_at) VALUES (:key, :fingerprint, :now)
+INSERT INTO sys.kept_answers (answer_key, fingerprint, begun_at, user_uuid) VALUES (:key, :fingerprint, :now, :user::uuid)
 ON CONFLICT (answer_key) DO NOTHING
 RETURNING 1;
 
@@ -58,11 +64,28 @@ UPDATE sys.kept_answers SET fingerprint = :fingerprint, begun_at = :now
 WHERE answer_key = :key AND status IS NULL AND begun_at = :was
 RETURNING 1;
 
+-- name: note_answer
+UPDATE sys.kept_answers SET body = :body::bytea, begun_at = :now
+WHERE answer_key = :key AND status IS NULL AND fingerprint = :fingerprint AND body IS NOT DISTINCT FROM :was::bytea
+RETURNING 1;
+
 -- name: finish_answer
-UPDATE sys.kept_answers SET status = :status, body = :body::bytea WHERE answer_key = :key AND status IS NULL;
+UPDATE sys.kept_answers SET status = :status, body = :body::bytea
+WHERE answer_key = :key AND status IS NULL AND fingerprint = :fingerprint AND body IS NOT DISTINCT FROM :was::bytea
+RETURNING 1;
 
 -- name: drop_answer
-DELETE FROM sys.kept_answers WHERE answer_key = :key AND status IS NULL;
+DELETE FROM sys.kept_answers WHERE answer_key = :key AND status IS NULL AND body IS NULL AND begun_at = :begun
+RETURNING 1;
+
+-- name: trim_answers
+DELETE FROM sys.kept_answers WHERE status IS NOT NULL AND answer_key IN (
+    SELECT found.answer_key FROM (
+        SELECT answer_key, sum(coalesce(length(body), 0) + :row) OVER (ORDER BY begun_at DESC, answer_key DESC) AS taken
+        FROM sys.kept_answers WHERE user_uuid = :user::uuid
+    ) found WHERE found.taken > :most
+)
+RETURNING 1;
 
 -- name: forget_answers
 DELETE FROM sys.kept_answers WHERE begun_at < :before RETURNING 1;

@@ -1,7 +1,7 @@
 -- Declarative tasks: what the catalog has of them, and what becomes of their runs when they are registered or no longer are.
 
 -- name: lock_namespace
--- PostgreSQL takes an advisory lock here: two that declare at once would not see each other's new jobs.
+-- PostgreSQL takes a lock here: two that declare at once would not see each other's new jobs.
 SELECT 1 WHERE :namespace IS NULL;
 
 -- name: lock_declared_jobs

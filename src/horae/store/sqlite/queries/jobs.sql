@@ -69,6 +69,9 @@ LEFT JOIN sys.users u ON u.user_uuid = j.created_by_user_uuid;
 -- name: read_job_versions
 SELECT job_uuid, version FROM sys.jobs WHERE job_uuid IN (SELECT value FROM json_each(:jobs));
 
+-- name: read_author
+SELECT author FROM sys.job_versions WHERE job_uuid = :job AND version = :version;
+
 -- name: read_defaults
 SELECT defaults FROM sys.job_versions WHERE job_uuid = :job AND version = :version;
 
@@ -170,8 +173,12 @@ DELETE FROM sys.job_tombstones WHERE job_uuid = :job_uuid;
 -- name: delete_jobs(job_uuid)
 DELETE FROM sys.jobs WHERE job_uuid = :job_uuid;
 
+-- name: take_time
+-- PostgreSQL lets such a transaction stand still for longer here.
+SELECT 1;
+
 -- name: lock_dependencies
--- PostgreSQL takes an advisory lock here.
+-- PostgreSQL takes a lock here.
 SELECT 1;
 
 -- name: dependency_graph
@@ -185,7 +192,8 @@ ORDER BY 1, 2;
 SELECT job_name FROM sys.jobs WHERE job_name IN (SELECT value FROM json_each(:names));
 
 -- name: dependents_of
-SELECT j.job_name, o.job_name
+-- Last: whether both have one owner.
+SELECT j.job_name, o.job_name, j.created_by_user_uuid IS o.created_by_user_uuid
 FROM sys.job_dependencies d
 JOIN sys.jobs j ON j.job_uuid = d.job_uuid
 JOIN sys.jobs o ON o.job_uuid = d.depends_on_job_uuid

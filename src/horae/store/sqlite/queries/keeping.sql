@@ -1,7 +1,7 @@
 -- Nodes, what they own, what is old; and reading.
 
 -- name: lock_node_names
--- PostgreSQL takes an advisory lock here.
+-- PostgreSQL takes a lock here.
 SELECT 1;
 
 -- name: nodes_of_name

@@ -7,7 +7,8 @@ SELECT
     EXISTS (SELECT 1 FROM sys.job_runs INDEXED BY job_runs_deadline WHERE deadline_at < :now)
         OR EXISTS (
             SELECT 1 FROM sys.job_runs INDEXED BY job_runs_window WHERE not_before <= :now AND waiting_for = 'window'
-        );
+        ),
+    (SELECT max(is_limited) FROM sys.shares INDEXED BY shares_shared WHERE is_shared = 1);
 
 -- name: next_wake
 SELECT min(at) FROM (
@@ -90,12 +91,17 @@ INSERT INTO sys.job_runs (
     run_no, job_run_uuid, job_uuid, assigned_node_uuid, scheduled_time, started_at, completed_at, state,
     idempotency_key, version, origin, chosen_time, not_before, waiting_for, deadline_at, fence, resumed_at, expires_at,
     reason, is_recovery, covers_from, covers_to, covers_count, replay_of, only_tasks, pool_name, limited, requires,
-    payload, requested_by, created_at
+    payload, requested_by, created_at, share
 ) VALUES (
     :run_no, :job_run_uuid, :job_uuid, :node, :scheduled_time, :started_at, :completed_at, :state,
     :idempotency_key, :version, :origin, :chosen_time, :not_before, :waiting_for, :deadline_at, :fence, :resumed_at,
     :expires_at, :reason, :is_recovery, :covers_from, :covers_to, :covers_count, :replay_of, :only_tasks, :pool_name,
-    :limited, :requires, :payload, :requested_by, :created_at
+    :limited, :requires, :payload, :requested_by, :created_at,
+    -- Where nobody shares, one look at an empty index.
+    CASE WHEN EXISTS (SELECT 1 FROM sys.shares INDEXED BY shares_shared WHERE is_shared = 1) THEN (
+        SELECT s.user_uuid FROM sys.jobs j JOIN sys.shares s ON s.user_uuid = j.created_by_user_uuid
+        WHERE j.job_uuid = :job_uuid AND s.is_shared = 1 AND s.user_uuid <> 'd69e9d85-8741-5f42-ab50-f4afa0f8cbf6'
+    ) END
 );
 
 -- name: insert_started_runs(run_no, job_run_uuid, job_uuid, node, scheduled_time, now, idempotency_key, version, expires_at)
@@ -135,6 +141,10 @@ SELECT
     (
         SELECT min(not_before) FROM sys.job_runs INDEXED BY job_runs_claim
         WHERE not_before > :now AND (waiting_for IS NULL OR waiting_for = 'retry')
+    ),
+    EXISTS (
+        SELECT 1 FROM sys.job_runs INDEXED BY job_runs_share
+        WHERE share IS NOT NULL AND not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     );
 
 -- name: claimable_runs
@@ -173,11 +183,11 @@ ORDER BY not_before, run_no
 LIMIT :limit;
 
 -- name: lock_pools
-SELECT pool_name, max_running FROM sys.pools ORDER BY pool_name;
+SELECT pool_name, max_running, 1 FROM sys.pools ORDER BY pool_name;
 
 -- name: lock_limited_jobs
--- PostgreSQL locks rows here.
-SELECT 1;
+-- PostgreSQL locks rows here, and answers those that were to be had.
+SELECT DISTINCT job_uuid FROM sys.job_runs WHERE not_before <= :now AND limited;
 
 -- name: running_in_pools
 -- A run whose thread still works keeps its place, though it has ended or is to be tried again.
@@ -413,3 +423,14 @@ CROSS JOIN sys.job_dependencies d INDEXED BY job_dependencies_on ON d.depends_on
 CROSS JOIN sys.job_runs r INDEXED BY job_runs_active ON r.job_uuid = d.job_uuid
 WHERE r.completed_at IS NULL AND r.waiting_for = 'dependencies'
 ORDER BY r.run_no;
+
+-- name: latest_ends
+-- Of the job of a run, since it was last changed; the latest first.
+SELECT r.job_uuid, a.state, a.error_code, coalesce(r.cancel_reason, r.reason)
+FROM sys.job_runs own
+JOIN sys.jobs j ON j.job_uuid = own.job_uuid
+JOIN sys.job_runs r ON r.job_uuid = own.job_uuid
+JOIN sys.task_attempts a ON a.run_no = r.run_no
+WHERE own.run_no = :run AND a.ended_at IS NOT NULL AND a.started_at >= j.updated_at
+ORDER BY a.ended_at DESC, r.run_no DESC, a.attempt_no DESC
+LIMIT :limit;

@@ -17,6 +17,17 @@ CROSS JOIN sys.nodes n ON n.node_uuid = a.node_uuid
 WHERE a.run_no = :run_no AND a.state = 'RUNNING' AND n.state = 'ALIVE'
 ON CONFLICT (run_no, position, attempt_no) DO NOTHING;
 
+-- name: adopt_threads(run_no, position, attempt_no, job_uuid, node, since)
+INSERT INTO sys.run_threads (run_no, position, attempt_no, job_uuid, node_uuid, since)
+VALUES (:run_no, :position, :attempt_no, :job_uuid, :node, :since)
+ON CONFLICT (run_no, position, attempt_no) DO UPDATE SET node_uuid = excluded.node_uuid;
+
+-- name: hold_back_runs
+-- Runs that might start any moment, beside the threads of their own earlier attempts.
+UPDATE sys.job_runs SET waiting_for = 'previous_run'
+WHERE run_no IN (SELECT value FROM json_each(:runs)) AND state = 'PENDING'
+    AND (waiting_for IS NULL OR waiting_for = 'retry');
+
 -- name: threads_of_node
 SELECT run_no, position, attempt_no, job_uuid FROM sys.run_threads WHERE node_uuid = :node
 ORDER BY run_no, position, attempt_no;

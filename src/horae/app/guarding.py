@@ -1,0 +1,98 @@
+"""What of a node programs have no business with, and what keeps it from them on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from stat import S_IMODE
+
+from horae.config import Configuration
+from horae.core.external import ExternalPolicy, Sandbox
+from horae.core.protection import Exposed, Guarded, Protection, Standing, in_words, protections
+from horae.errors import CommandRefused
+from horae.runners.sandbox import CommandWork, identity, may_read
+from horae.security.access import Kept
+from horae.security.concealing import is_concealed
+from horae.store.sqlite.driver import SqliteDriver
+
+_log = logging.getLogger("horae.engine")
+_BESIDE = ("-wal", "-shm", "-journal", "-nodes")
+
+
+def own_files(configuration: Configuration, vault: Kept) -> tuple[Guarded, ...]:
+    """The files that give away the catalog or its secrets, absolute; whether or not they are there."""
+    keys = configuration.secrets
+    found = [("the master key", each) for each in (keys.key_file, *keys.older_key_files) if each is not None]
+    if configuration.source is not None:
+        found.append(("the configuration", configuration.source))
+    if configuration.server.tls_key is not None:
+        found.append(("the key of the server's certificate", configuration.server.tls_key))
+    driver = getattr(vault, "driver", None)
+    if isinstance(driver, SqliteDriver) and driver.path != ":memory:":
+        found += [("the store", f"{driver.path}{ending}") for ending in ("", *_BESIDE)]
+    who = _who(configuration.external)
+    return tuple(Guarded(what, path, may_read(path, who)) for what, path in _absolute(found))
+
+
+def exposed(configuration: Configuration, vault: Kept) -> tuple[Exposed, ...]:
+    """The node's own files that others than their owner and group may read or write, folders on the way considered."""
+    found = []
+    for what, path, _ in own_files(configuration, vault):
+        if what == "the configuration" and not (configuration.connections or configuration.server.store):
+            continue  # nothing in it is secret; one that others may write is refused when it is read
+        try:
+            mode = os.stat(path).st_mode  # noqa: PTH116 - the path is text throughout
+        except OSError:
+            continue
+        if mode & 0o006 and all(each.stat().st_mode & 0o001 for each in Path(path).parents):
+            found.append(Exposed(what, path, S_IMODE(mode)))
+    return tuple(found)
+
+
+def protected(configuration: Configuration, vault: Kept) -> tuple[Protection, ...]:
+    """What keeps the node's own from programs, with this configuration on this machine. The files of the store count as
+    one."""
+    policy = configuration.external
+    who = _who(policy)
+    user = os.geteuid() if who is None else who[0]
+    closed = is_concealed() or not configuration.secrets.debuggable
+    files: dict[str, Guarded] = {}
+    for each in own_files(configuration, vault):
+        if each.what not in files or each.readable:
+            files[each.what] = each
+    standing = Standing(user == os.geteuid(), user == 0, closed, tuple(files.values()), _asks_password(vault))
+    return protections(policy, standing)
+
+
+def _asks_password(vault: Kept) -> bool | None:
+    # By its name: whoever has no PostgreSQL has no driver for it to be an instance of.
+    return getattr(getattr(vault, "driver", None), "asks_password", None)
+
+
+def tell_protections(configuration: Configuration, vault: Kept) -> None:
+    """Logs it, as loud as a warning where something is open to programs."""
+    found = protected(configuration, vault)
+    level = logging.INFO if all(each.by is not None for each in found) else logging.WARNING
+    _log.log(level, "%s", in_words(configuration.external, found))
+
+
+def told_protections(configuration: Configuration, vault: Kept) -> str:
+    """The same for whoever plans: also where no program would start."""
+    if not configuration.external.enabled:
+        return "the configuration here starts no programs (enabled = true under [external])"
+    return in_words(configuration.external, protected(configuration, vault))
+
+
+def _absolute(files: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(what, os.path.realpath(path)) for what, path in files]
+
+
+def _who(policy: ExternalPolicy) -> tuple[int, int, list[int]] | None:
+    """Whom programs run as; None: as the node, also where they could not be switched to anybody."""
+    if policy.sandbox is Sandbox.NAMESPACES:
+        return None
+    try:
+        return identity(CommandWork("", "", "", 1), policy)
+    except CommandRefused:
+        return None

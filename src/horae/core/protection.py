@@ -1,0 +1,90 @@
+"""What programs could reach of the node that starts them, and what keeps it from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from horae.core.external import ExternalPolicy, Sandbox
+
+
+class Guarded(NamedTuple):
+    """A file of the node's own that programs have no business with."""
+
+    what: str
+    """For people: the master key."""
+    path: str
+    readable: bool
+    """Whether its mode lets whoever programs run as read it."""
+
+
+class Exposed(NamedTuple):
+    """A file of the node's own that everybody on the machine may read or write."""
+
+    what: str
+    path: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a node stands to its programs."""
+
+    same_user: bool
+    """Programs run as the node's own user."""
+    is_root: bool
+    """Programs run as root."""
+    concealed: bool
+    """The node's memory is closed to its user's other processes."""
+    files: tuple[Guarded, ...] = ()
+    asks_password: bool | None = None
+    """The server that the store is on asks this node for a password; None: the store is on no server. One that takes
+    the node's user, or everybody on the machine, at their word takes programs that run as that user at theirs."""
+
+
+class Protection(NamedTuple):
+    """One thing and what keeps it from programs; None: nothing does."""
+
+    what: str
+    by: str | None
+    path: str = ""
+
+
+def protections(policy: ExternalPolicy, standing: Standing) -> tuple[Protection, ...]:
+    """What keeps each thing of the node's own from the programs that it starts."""
+    found = [Protection("the node's memory and environment", _memory(policy, standing))]
+    found += [Protection(each.what, _file(policy, each), each.path) for each in standing.files]
+    if standing.asks_password is not None:
+        asks = standing.asks_password
+        what = "the store on PostgreSQL" + ("" if asks else ", whose server asks the node for no password")
+        found.append(Protection(what, "by its password" if asks else None))
+    return tuple(found)
+
+
+def in_words(policy: ExternalPolicy, found: Sequence[Protection]) -> str:
+    """All of it in one sentence."""
+    kept = [f"{each.what} ({each.by})" for each in found if each.by is not None]
+    lost = [each.what for each in found if each.by is None]
+    said = f'programs run with sandbox = "{policy.sandbox}"'
+    if kept:
+        said += f"; kept from them: {', '.join(kept)}"
+    if lost:
+        said += f"; nothing keeps from them: {', '.join(lost)}"
+    return said
+
+
+def _memory(policy: ExternalPolicy, standing: Standing) -> str | None:
+    if policy.sandbox is Sandbox.NAMESPACES:
+        return "no other process is in sight"
+    if standing.is_root:
+        return None
+    if not standing.same_user:
+        return "another user's"
+    return "closed to others of its user" if standing.concealed else None
+
+
+def _file(policy: ExternalPolicy, file: Guarded) -> str | None:
+    if policy.sandbox is Sandbox.NAMESPACES:
+        return "hidden"
+    return None if file.readable else "by its mode"

@@ -1,0 +1,101 @@
+"""The watchdog: stops a node's work when its heartbeat has not been confirmed for too long.
+
+It is a thread beside the heartbeat, not a part of it: a heartbeat whose packets are swallowed hangs, and would never
+come to the line that looks how late it is. Time is that since the machine started, which goes on while it is suspended.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+LONGEST_WAIT = 1.0
+"""Seconds between two looks at the clock: a wait does not count the time that the machine is suspended."""
+
+
+def elapsed() -> float:
+    """Seconds since the machine started, suspended time included where the system counts it."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+class Watchdog:
+    """Knows when the last confirmed heartbeat was sent, and how late the next may be. This one only answers; it is all
+    that a simulation needs, whose time stands still while something hangs."""
+
+    def __init__(self, clock: Callable[[], float] = elapsed) -> None:
+        self.clock = clock
+        self._limit: float | None = None
+        self._confirmed = clock()
+        self._condition = threading.Condition()
+        self._told = False
+
+    def confirm(self, sent_at: float) -> None:
+        """A heartbeat that was sent at that moment has been confirmed."""
+        with self._condition:
+            self._confirmed = sent_at
+            self._told = False
+            self._condition.notify_all()
+
+    def limit(self, seconds: float | None) -> None:
+        """How long after the last confirmed heartbeat work may go on; None: for ever."""
+        with self._condition:
+            self._limit = seconds
+            self._condition.notify_all()
+
+    def overdue(self) -> float | None:
+        """The seconds since the last confirmed heartbeat, once these are too many; told once until the next."""
+        with self._condition:
+            return self._overdue()
+
+    def _overdue(self) -> float | None:
+        late = self.clock() - self._confirmed
+        if self._limit is None or self._told or late < self._limit:
+            return None
+        self._told = True
+        return late
+
+    def start(self, stop: Callable[[float], None]) -> None:
+        """From now on `stop` is called with the seconds, in another thread, once they are too many."""
+
+    def close(self) -> None:
+        """Calls nobody any more."""
+
+
+class WatchdogThread(Watchdog):
+    """A watchdog that looks by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def start(self, stop: Callable[[float], None]) -> None:
+        self._thread = threading.Thread(target=self._watch, args=(stop,), name="horae watchdog", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _watch(self, stop: Callable[[float], None]) -> None:
+        while True:
+            with self._condition:
+                if self._closed:
+                    return
+                late = self._overdue()
+                if late is None:
+                    self._condition.wait(self._wait())
+                    continue
+            stop(late)
+
+    def _wait(self) -> float | None:
+        if self._limit is None or self._told:
+            return None
+        return max(0.0, min(self._confirmed + self._limit - self.clock(), LONGEST_WAIT))

@@ -1,0 +1,101 @@
+"""Heads of the audit trail in a file that grows by a line for each: the time, the seal's number, its digest.
+
+It proves something only while those who can write to the database cannot write it, so a file that others than its owner
+may write is neither written nor read.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from horae.errors import InvalidInput
+
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_TAIL = 4096
+_DIGITS = frozenset("0123456789abcdef")
+
+
+class SeenHead(NamedTuple):
+    """A seal that was the newest when a node saw it, at a moment in RFC 3339."""
+
+    time: str
+    seal: int
+    digest: str
+
+
+def append_heads(path: str, heads: Iterable[SeenHead]) -> None:
+    """Adds a line for each that is not the last already, and waits until it is on the disk. Raises OSError,
+    InvalidInput where others may write the file."""
+    _check_folder(path)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    opened = os.open(path, flags, 0o600)
+    try:
+        status = os.fstat(opened)
+        _check(path, status)
+        if status.st_uid not in (0, os.geteuid()):
+            raise InvalidInput(f"{path} belongs to another user, who may write it")
+        tail = os.pread(opened, _TAIL, max(0, status.st_size - _TAIL)).decode("ascii", "replace")
+        last = tail.rstrip("\n").rpartition("\n")[2].split()
+        fresh = [each for each in heads if last[1:] != [str(each.seal), each.digest]]
+        text = "".join(f"{each.time} {each.seal} {each.digest}\n" for each in fresh).encode()
+        if not text:
+            return
+        whole = text if not tail or tail.endswith("\n") else b"\n" + text
+        if os.write(opened, whole) != len(whole):
+            # A disk that is full: half a line would be taken for a head that was changed.
+            os.ftruncate(opened, status.st_size)
+            raise OSError(f"{path}: only a part of the line could be written")
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def read_heads(path: str) -> Sequence[str]:
+    """The digests in a file of heads, in their order, each once. Raises InvalidInput, which names the line."""
+    try:
+        _check_folder(path)
+        with Path(path).open("rb") as opened:
+            _check(path, os.fstat(opened.fileno()))
+            found = dict.fromkeys(_digest(path, number, line) for number, line in enumerate(opened, 1))
+    except OSError as error:
+        raise InvalidInput(f"{path}: the heads cannot be read: {error.strerror or error}") from None
+    if not found:
+        raise InvalidInput(f"{path} has no heads", hint="A node writes it: audit_head_file under [scheduler].")
+    return list(found)
+
+
+def _digest(path: str, number: int, line: bytes) -> str:
+    with suppress(ValueError):
+        _, seal, digest = line.decode("ascii").split()
+        if seal.isdecimal() and len(digest) == 64 and _DIGITS.issuperset(digest):
+            return digest
+    raise InvalidInput(
+        f"{path}, line {number}: is no head", hint="A line has the time, the number of a seal, and its digest."
+    )
+
+
+def _check(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidInput(f"{path} is no file")
+    if status.st_mode & _OTHERS:
+        raise InvalidInput(
+            f"{path} can be written by other users (mode {stat.S_IMODE(status.st_mode):04o})",
+            hint=f"Look whether its lines are right, and run: chmod go-w {shlex.quote(path)}",
+        )
+
+
+def _check_folder(path: str) -> None:
+    """Who may write a folder may put another file in the place of one of its own."""
+    folder = Path(path).absolute().parent
+    mode = folder.stat().st_mode
+    if mode & _OTHERS and not mode & stat.S_ISVTX:
+        raise InvalidInput(
+            f"{folder}, where {Path(path).name} lies, can be written by other users (mode {stat.S_IMODE(mode):04o})",
+            hint=f"Name a file in another folder, or run: chmod go-w {shlex.quote(str(folder))}",
+        )

@@ -1,0 +1,232 @@
+"""The connection that listens for changes and holds the liveness locks of this process: kept, probed and replaced.
+
+It never sends by itself, so nothing would tell that the other end is gone. Each heartbeat has it answer a SELECT within
+PROBE seconds; one that does not is replaced, and its locks are taken from the session it left behind on the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from hashlib import sha256
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from horae.errors import StoreUnavailable
+from horae.store.driver import Row
+from horae.store.postgres.links import PROBE
+from horae.store.postgres.pooling import Connection
+
+SHORTEST_PAUSE = 0.05
+LONGEST_PAUSE = 1.3
+"""Seconds before the next try to connect, before chance adds or takes half: never more than 2 s."""
+LASTED = 5.0
+"""Seconds after which a connection that is lost is replaced at once."""
+_TAKE = "SELECT pg_try_advisory_lock(%s)"
+_FREE = "SELECT pg_advisory_unlock(%s)"
+_END_SESSION = """
+SELECT pg_terminate_backend(pid, 1000) FROM pg_locks
+WHERE locktype = 'advisory' AND objsubid = 1 AND pid = %s AND (classid::bigint << 32) | objid::bigint = %s
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+"""Ends the session this process had before, if it holds that lock still. Its login may always end its own sessions."""
+
+
+class Listener:
+    """One process' listening connection. `configure` is done to each new one; `heard` is called after each notice, and
+    once after every connection: what was said meanwhile is not known."""
+
+    def __init__(
+        self,
+        url: str,
+        place: str,
+        configure: Callable[[Connection], Awaitable[None]],
+        heard: Callable[[], Awaitable[None]],
+        patience: float,
+    ) -> None:
+        self._url = url
+        self._place = place
+        self._configure = configure
+        self._fire = heard
+        self._patience = patience
+        self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._held: set[UUID] = set()
+        """The nodes whose locks are to be held."""
+        self._locked: set[UUID] = set()
+        """Those whose locks this session holds."""
+        self._wishes: list[tuple[str, UUID, asyncio.Future[bool]]] = []
+        self._probed = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._session: int | None = None
+        """The server's process for the last connection, which may outlive it."""
+        self.fault: Exception | None = None
+        """Why this process hears nothing, where that is no lost connection, until it hears again."""
+
+    async def open(self) -> None:
+        self._task = asyncio.create_task(self._run())
+        try:
+            await asyncio.wait_for(self._ready.wait(), self._patience)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"Cannot reach {self._place}: it does not let this process listen", hint="It is tried again by itself."
+            ) from self.fault
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is None:
+            return
+        # Given back by hand: the server notices a closed connection only a little later.
+        for node in sorted(self._held):
+            with suppress(StoreUnavailable, TimeoutError):
+                await asyncio.wait_for(self.free(node), PROBE)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        self._held.clear()
+        self._ready.clear()
+
+    async def take(self, node: UUID) -> bool:
+        """Takes the lock of a node, for as long as it is not freed. False where another has it."""
+        self._held.add(node)
+        taken = await self._wish(_TAKE, node)
+        if not taken:
+            self._held.discard(node)
+        return taken
+
+    async def free(self, node: UUID) -> None:
+        """Gives the lock of a node back; where there is no connection, it went with that."""
+        self._held.discard(node)
+        if self._ready.is_set():
+            await self._wish(_FREE, node)
+
+    def forget(self, node: UUID) -> None:
+        """Leaves the lock of a node to end with the session."""
+        self._held.discard(node)
+
+    def probe(self) -> None:
+        """Has the connection prove that it is there, and that it has its locks."""
+        self._probed = True
+        self._stir()
+
+    def _stir(self) -> None:
+        if self._waiting is not None:
+            _settle(self._waiting)
+
+    async def _wish(self, text: str, node: UUID) -> bool:
+        """Has the listening connection run a statement about a lock."""
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._wishes.append((text, node, answer))
+        self._stir()
+        try:
+            return await asyncio.wait_for(answer, self._patience)
+        except TimeoutError:
+            raise StoreUnavailable(f"{self._place} gave no answer about a liveness lock") from None
+
+    # ---- the connection ----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pause = SHORTEST_PAUSE
+        while True:
+            connected = monotonic()
+            try:
+                connection = await Connection.connect(self._url, autocommit=True)
+                try:
+                    await self._listen(connection)
+                finally:
+                    await connection.close()
+            except (psycopg.Error, OSError):
+                pass
+            except Exception as error:  # noqa: BLE001 - a task that ends silently would leave the node deaf for ever
+                self.fault = error
+                # Whoever waits for a change is told of it.
+                await self._fire()
+            self._ready.clear()
+            lasted = monotonic() - connected > LASTED
+            pause = SHORTEST_PAUSE if lasted else min(pause * 2, LONGEST_PAUSE)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads clients, guards nothing
+
+    async def _listen(self, connection: Connection) -> None:
+        connection.answer_limit = PROBE
+        await self._configure(connection)
+        await connection.execute("LISTEN horae")
+        self._locked = set()
+        await self._take_missing(connection)
+        self._session = connection.info.backend_pid
+        heard: list[psycopg.Notify] = []
+        connection.add_notify_handler(heard.append)
+        self.fault = None
+        self._ready.set()
+        await self._fire()
+        while True:
+            await self._grant(connection)
+            if self._probed:
+                self._probed = False
+                await connection.execute("SELECT 1")
+                await self._take_missing(connection)
+            await self._hear(connection, heard)
+            if heard:
+                heard.clear()
+                await self._fire()
+
+    async def _take_missing(self, connection: Connection) -> None:
+        """Takes what is to be held and is not. A session that this process lost may have it still: the server knows
+        nothing of a connection whose packets are swallowed."""
+        for node in sorted(self._held - self._locked):
+            key = lock_key(node)
+            taken = await _answer(connection, _TAKE, key)
+            if not taken and self._session not in (None, connection.info.backend_pid):
+                with suppress(psycopg.errors.InsufficientPrivilege):
+                    await connection.execute(_END_SESSION, (self._session, key))
+                taken = await _answer(connection, _TAKE, key)
+            if taken:
+                self._locked.add(node)
+
+    async def _grant(self, connection: Connection) -> None:
+        while self._wishes:
+            text, node, answer = self._wishes[0]
+            # Locks of one session add up, and a reconnection has taken all that are to be held already.
+            if node in self._locked and text == _TAKE:
+                granted = True
+            else:
+                granted = await _answer(connection, text, lock_key(node))
+            self._wishes.pop(0)
+            (self._locked.add if text == _TAKE and granted else self._locked.discard)(node)
+            if not answer.done():
+                answer.set_result(granted)
+
+    async def _hear(self, connection: Connection, heard: list[psycopg.Notify]) -> None:
+        """Waits for a notice, or until somebody asks for something. The driver's own way wakes up ten times a second to
+        look whether it was interrupted, which is most of what an idle node would do."""
+        loop, number = asyncio.get_running_loop(), connection.fileno()
+        while not heard and not self._probed and not self._wishes:
+            self._waiting = readable = loop.create_future()
+            loop.add_reader(number, _settle, readable)
+            try:
+                await readable
+            finally:
+                self._waiting = None
+                loop.remove_reader(number)
+            connection.pgconn.consume_input()
+            while (notice := connection.pgconn.notifies()) is not None:
+                heard.append(psycopg.Notify(notice.relname.decode(), notice.extra.decode(), notice.be_pid))
+
+
+async def _answer(connection: Connection, text: str, key: int) -> bool:
+    rows: list[Row] = await (await connection.execute(text, (key,))).fetchall()
+    return bool(rows[0][0])
+
+
+def _settle(readable: asyncio.Future[Any]) -> None:
+    if not readable.done():
+        readable.set_result(None)
+
+
+def lock_key(node: UUID) -> int:
+    """The key of an incarnation's advisory lock: 8 bytes of its digest, as a signed number."""
+    return int.from_bytes(sha256(node.bytes).digest()[:8], "big", signed=True)

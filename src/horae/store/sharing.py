@@ -1,0 +1,325 @@
+"""Shares: limits of owners kept and checked, and claims by turns where several owners have due runs.
+
+Where one owner has all the jobs and no limit is set, nobody shares: runs have no share, and claims go by age alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from horae.core import shares
+from horae.core.access import LOCAL_NAME, user_uuid
+from horae.core.shares import Claimant, Limits, Use
+from horae.errors import InvalidInput, OwnerLimitReached, shown
+from horae.store.checking import principal_not_found
+from horae.store.driver import Row
+from horae.store.rows import optional_json
+from horae.store.vault import ShareRecord
+from horae.store.work import RunRow, Work
+
+LOCAL = str(user_uuid(LOCAL_NAME))
+CONFIGURED = "00000000-0000-0000-0000-000000000000"
+"""The row that has what nodes are configured with."""
+MEASURED_EVERY = 60_000
+"""Milliseconds between two measurements of what an owner keeps."""
+AGAIN = 50
+"""Milliseconds after which owners, pools and jobs are looked at again whose row another node held."""
+
+
+class Share(NamedTuple):
+    """A row of `sys.shares`."""
+
+    uuid: str
+    name: str
+    own: Limits
+    is_shared: bool = False
+    is_limited: bool = False
+    served_at: int = 0
+    use: Use = Use()
+    measured_at: int | None = None
+
+
+class Shares(NamedTuple):
+    """Every row by owner, with what the system and the configuration say."""
+
+    rows: Mapping[str, Share]
+    system: Mapping[str, object]
+
+    def limits(self, uuid: str) -> Limits:
+        if uuid == LOCAL:
+            return Limits()
+        configured = self.rows[CONFIGURED].own if CONFIGURED in self.rows else Limits()
+        own = self.rows[uuid].own if uuid in self.rows else Limits()
+        return shares.effective(own, self.system, configured)
+
+
+async def read(work: Work) -> Shares:
+    rows = {}
+    for row in await work.transaction.rows("read_shares"):
+        uuid, name, *limits = row[:6]
+        is_shared, is_limited, served, window, starts, stored, measured = row[6:]
+        use = Use(0, window, starts, stored)
+        rows[uuid] = Share(uuid, name, Limits(*limits), bool(is_shared), bool(is_limited), served, use, measured)
+    system = {name: optional_json(value) for name, value in await work.transaction.rows("read_settings")}
+    return Shares(rows, system)
+
+
+async def _running(work: Work) -> dict[str, int]:
+    return {row[0]: row[1] for row in await work.transaction.rows("running_of_owners")}
+
+
+# ---- claiming ------------------------------------------------------------------------------------------------------
+
+
+class Turns(Protocol):
+    """Gives out due runs in the order in which they are looked at."""
+
+    wakes_at: int | None
+    """When what was passed over, because another node held its row, may be looked at again; None where nothing was."""
+
+    async def page(self, most: int) -> Sequence[Row]:
+        """The next of them, with their `not_before` last; none where there are no more."""
+        ...
+
+    def took(self, run: RunRow) -> None: ...
+
+    def finish(self) -> None:
+        """Writes who was served."""
+        ...
+
+
+class ByAge:
+    """The oldest first, whosoever they are."""
+
+    def __init__(self, work: Work, handlers: str | None, least: int) -> None:
+        self._source = _Source(work, handlers, "claimable_candidates", {})
+        self._least = least
+        self.wakes_at: int | None = None
+
+    async def page(self, most: int) -> Sequence[Row]:
+        return await self._source.page(max(self._least, most))
+
+    def took(self, run: RunRow) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+class ByOwner:
+    """By the rule of `core.shares.portions`; of one owner's runs the oldest first."""
+
+    def __init__(self, work: Work, handlers: str | None) -> None:
+        self._work = work
+        self._handlers = handlers
+        self._claimants: dict[str, Claimant] = {}
+        self._sources: dict[str, _Source] = {}
+        self._uses: dict[str, Use] = {}
+        self._taken: dict[str, int] = {}
+        self._current = LOCAL
+        self.wakes_at: int | None = None
+
+    async def open(self) -> ByOwner:
+        """Owners whose starts are counted are locked first, but for those whom another node serves just now."""
+        work = self._work
+        known = await read(work)
+        due = [row[0] for row in await work.transaction.rows("shares_due")]
+        running = await _running(work)
+        counted = sorted(uuid for uuid in due if known.limits(uuid).hold_starts_back)
+        locked = {row[0]: row[1:] for row in await work.transaction.rows("lock_shares", owners=counted)}
+        if counted:
+            # Read again: whoever served them before has committed by now.
+            running = await _running(work)
+        self._add(LOCAL, "claimable_candidates_unshared", known, running, None)
+        for uuid in due:
+            room = None
+            if uuid in counted:
+                if uuid not in locked:
+                    self._wake(work.now + AGAIN)
+                    continue
+                window_at, starts = locked[uuid]
+                use = known.rows[uuid].use._replace(
+                    running=running.get(uuid, 0), window_ms=window_at, window_starts=starts
+                )
+                self._uses[uuid] = use
+                room = shares.room(known.limits(uuid), use, work.now)
+                if room == 0 and not use.is_over(work.now):
+                    self._wake(use.window_ms + shares.MINUTE_MS)
+            self._add(uuid, "claimable_candidates_of", known, running, room)
+        return self
+
+    def _add(self, uuid: str, name: str, known: Shares, running: Mapping[str, int], room: int | None) -> None:
+        served = known.rows[uuid].served_at if uuid in known.rows else 0
+        self._claimants[uuid] = Claimant(uuid, running.get(uuid, 0), served, room)
+        given = {} if uuid == LOCAL else {"share": uuid}
+        self._sources[uuid] = _Source(self._work, self._handlers, name, given)
+
+    def _wake(self, at: int) -> None:
+        self.wakes_at = at if self.wakes_at is None else min(self.wakes_at, at)
+
+    async def page(self, most: int) -> Sequence[Row]:
+        while self._claimants:
+            given = shares.portions(self._claimants.values(), most)
+            if not given:
+                break
+            self._current, wanted = next(iter(given.items()))
+            rows = await self._sources[self._current].page(wanted)
+            if rows:
+                return rows
+            del self._claimants[self._current]
+        return ()
+
+    def took(self, run: RunRow) -> None:
+        self._claimants[self._current].take()
+        self._taken[self._current] = self._taken.get(self._current, 0) + 1
+
+    def finish(self) -> None:
+        now = self._work.now
+        for uuid, count in sorted(self._taken.items()):
+            use = self._uses.get(uuid, Use())
+            starts = use.starts_at(now) + count
+            self._work.write("serve_shares", (uuid, now, now if use.is_over(now) else use.window_ms, starts))
+
+
+class _Source:
+    """Candidates page by page."""
+
+    def __init__(self, work: Work, handlers: str | None, name: str, given: Mapping[str, str]) -> None:
+        self._work = work
+        self._name = name
+        self._given = {**given, "handlers": handlers}
+        self._after, self._last = -(2**62), 0
+
+    async def page(self, most: int) -> list[Row]:
+        rows = await self._work.transaction.rows(
+            self._name,
+            limit=most,
+            faulty=self._work.cache.faulty_text(),
+            after=self._after,
+            last=self._last,
+            **self._given,
+        )
+        if rows:
+            self._after, self._last = rows[-1][-1], rows[-1][0]
+        return rows
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------
+
+
+async def set_limits(work: Work, name: str, changes: Mapping[str, int | None], by: str) -> None:
+    """Limits of a user's own: None takes one back, UNLIMITED lifts the system's."""
+    if name == LOCAL_NAME:
+        raise InvalidInput(f"The user {LOCAL_NAME} has no limits", hint="Whoever opens the store is the administrator.")
+    uuid = str(user_uuid(name))
+    if not await work.transaction.rows("lock_user", user=uuid):
+        raise principal_not_found(name, "user")
+    known = await read(work)
+    own = known.rows[uuid].own if uuid in known.rows else Limits()
+    await work.transaction.many("limit_shares", [(uuid, *own._replace(**changes))])
+    work.audit("USER_MODIFIED", None, None, by, "OK", name=name, limits=dict(changes))
+    await refresh(work)
+
+
+async def check_jobs(work: Work, wanted: Mapping[str, int]) -> None:
+    """Raises OwnerLimitReached where an owner would have more jobs than it may; `wanted`: how many are to be added to
+    each. Where an owner keeps too much, it is given no more jobs either."""
+    owners = {name: str(user_uuid(name)) for name, count in wanted.items() if name != LOCAL_NAME and count}
+    if not owners:
+        return
+    known = await read(work)
+    for name, uuid in sorted(owners.items()):
+        limits = known.limits(uuid)
+        stored = known.rows[uuid].use.stored if uuid in known.rows else None
+        if limits.max_jobs is not None:
+            ((present,),) = await work.transaction.rows("count_jobs_of", user=uuid)
+            if present + wanted[name] > limits.max_jobs:
+                raise OwnerLimitReached(
+                    f"User {shown(name)} may have {limits.max_jobs} jobs (max_jobs), has {present}, and"
+                    f" {wanted[name]} more {'is' if wanted[name] == 1 else 'are'} asked for",
+                    hint=f"Drop jobs, or have an administrator say ALTER USER {name} SET MAX_JOBS = ….",
+                )
+        if limits.max_storage is not None and stored is not None and stored >= limits.max_storage:
+            raise OwnerLimitReached(
+                f"User {shown(name)} may keep {limits.max_storage} bytes of output and results (max_storage), and"
+                f" keeps {stored}",
+                hint=f"Drop jobs with their history, or have an administrator ALTER USER {name} SET MAX_STORAGE = ….",
+            )
+
+
+async def refresh_for_new_jobs(work: Work) -> None:
+    """As `refresh`, where jobs were added: while all jobs are `local`'s nobody shares, and nothing else is read."""
+    await work.flush()
+    if await work.transaction.rows("owners_of_jobs"):
+        await refresh(work)
+
+
+async def refresh(work: Work) -> None:
+    """Says who shares: every owner, where there are several; and whoever has a limit that may keep runs waiting."""
+    await work.flush()
+    known = await read(work)
+    owners = {row[0] for row in await work.transaction.rows("owners_of_jobs")}
+    several = len(owners) > 1
+    if len(owners) == 1:
+        several = bool(await work.transaction.rows("local_has_jobs"))
+    changed, began = [], []
+    for uuid in sorted(({LOCAL} if several else set()) | owners | known.rows.keys() - {CONFIGURED}):
+        before = known.rows.get(uuid, Share(uuid, "", Limits()))
+        is_limited = uuid in owners and known.limits(uuid).hold_starts_back
+        is_shared = is_limited or (several and (uuid in owners or uuid == LOCAL))
+        if (is_shared, is_limited) != (before.is_shared, before.is_limited):
+            changed.append((uuid, is_shared, is_limited))
+            if is_shared and not before.is_shared and uuid != LOCAL:
+                began.append(uuid)
+    await work.transaction.many("upsert_shares", changed)
+    if began:
+        await work.transaction.rows("share_runs_of", jobs=[], owners=began)
+    if changed:
+        work.transaction.wake()
+
+
+async def keep(work: Work, configured: Limits) -> None:
+    """What a node does now and then: says what it is configured with, who shares, and measures what is kept."""
+    known = await read(work)
+    before = known.rows[CONFIGURED].own if CONFIGURED in known.rows else Limits()
+    if before != configured:
+        await work.transaction.many("limit_shares", [(CONFIGURED, *configured)])
+        known = await read(work)
+    await refresh(work)
+    measured = []
+    for uuid, share in known.rows.items():
+        if uuid in (CONFIGURED, LOCAL) or known.limits(uuid).max_storage is None:
+            continue
+        if share.measured_at is None or not 0 <= work.now - share.measured_at < MEASURED_EVERY:
+            ((stored,),) = await work.transaction.rows("stored_by", user=uuid)
+            measured.append((uuid, int(stored), work.now))
+    await work.transaction.many("measure_shares", measured)
+
+
+async def uses(work: Work) -> tuple[ShareRecord, ...]:
+    """What every owner that shares may have, and has."""
+    known = await read(work)
+    if not known.rows:
+        return ()
+    running = await _running(work)
+    return tuple(
+        ShareRecord(share.name, known.limits(uuid), share.use._replace(running=running.get(uuid, 0)))
+        for uuid, share in known.rows.items()
+        if uuid != CONFIGURED and share.name
+    )
+
+
+__all__ = [
+    "ByAge",
+    "ByOwner",
+    "Share",
+    "Turns",
+    "check_jobs",
+    "keep",
+    "read",
+    "refresh",
+    "refresh_for_new_jobs",
+    "set_limits",
+    "uses",
+]

@@ -1,0 +1,430 @@
+"""Text of others on SQLite, in processes of their own that can be killed: jobs' transactions and SELECTs alike.
+
+A process is kept warm and used again after a clean end. A thread waits for what it says, so that the event loop never
+does; who no longer wants the answer kills the process, and the file undoes what was not committed. Of one owner only so
+many run at a time, and others wait for their turn, so that nobody takes all there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from threading import Event, Lock
+from time import monotonic
+from typing import Any
+
+from horae.errors import InvalidInput, StatementFailed, StoreUnavailable
+from horae.store import foreign
+from horae.store.driver import Parameters, RoleChange, Row
+from horae.store.records import Rows
+from horae.store.sqlite.running import wrote_too_long
+from horae.store.sqlite.text_messages import WRITING, answered, send
+from horae.store.vault import Identity
+
+MOST_TEXTS, MOST_OF_ONE = 4, 2
+"""Transactions of job text at once: in all, and of one owner. SELECTs of others have as many again."""
+MOST_IDLE = 2
+MOST_USES = 500
+"""A process is let go after so many, with whatever they have left behind in it."""
+GRACE = 1.0
+"""Seconds that a text may have beyond its limit before its process is killed: mostly it stops itself."""
+LONGEST_START = 60.0
+"""Seconds that a process may take to start and to open the file."""
+_BOOT = (
+    "import json, sys; given = json.loads(sys.argv.pop()); sys.path[:] = given['path']; "
+    "from horae.store.sqlite.text_child import main; main(given['socket'])"
+)
+_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HORAE_UNDISTURBED")
+"""What the process is told of the environment: it needs no secret."""
+_NEVER = float("inf")
+
+
+def environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in _KEPT if name in os.environ}
+
+
+class _Gone(Exception):
+    """The process ended before it answered."""
+
+
+class _TooLate(Exception):
+    """It was killed because it did not answer in time; `writing`: it had the writer's place."""
+
+    def __init__(self, *, writing: bool) -> None:
+        super().__init__()
+        self.writing = writing
+
+
+class TextProcess:
+    """One process. Everything but `kill` is for one thread at a time."""
+
+    def __init__(self, path: str) -> None:
+        self.uses = 0
+        self._fit, self._killed = True, False
+        self.write_limit = _NEVER
+        self._writes_until = _NEVER
+        self._end, theirs = socket.socketpair()
+        given = {"path": [entry for entry in sys.path if isinstance(entry, str)], "socket": theirs.fileno()}
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own code
+                [sys.executable, "-c", _BOOT, json.dumps(given)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                env=environment(),
+            )
+        except BaseException:
+            self._end.close()
+            raise
+        finally:
+            theirs.close()
+        self.pid = self._process.pid
+        self.call("open", str(Path(path).absolute()), until=monotonic() + LONGEST_START)
+
+    def call(self, verb: str, *arguments: Any, until: float = _NEVER) -> Any:
+        """Waits for the answer. Raises what it raised there, _Gone, or _TooLate at the monotonic time `until`."""
+        self._fit = False
+        try:
+            send(self._end, (verb, *arguments))
+            while True:
+                self._await_word(min(until, self._writes_until))
+                message = answered(self._end)
+                if message is None:
+                    raise _Gone
+                kind, *rest = message
+                if kind == WRITING:
+                    self._writes_until = monotonic() + self.write_limit + GRACE
+                    continue
+                # Killed meanwhile, it is not fit again: its answer was on the way.
+                self._fit = not self._killed
+                if kind == "raised":
+                    raise rest[0]
+                return rest[0]
+        except (OSError, pickle.UnpicklingError):
+            raise _Gone from None
+
+    def _await_word(self, until: float) -> None:
+        watch = select.poll()
+        watch.register(self._end, select.POLLIN)
+        left = None if until == _NEVER else max(0.0, until - monotonic()) * 1000
+        if not watch.poll(left):
+            self.kill()
+            raise _TooLate(writing=until == self._writes_until)
+
+    def begin(self, now: int, write_limit: float) -> None:
+        self.write_limit, self._writes_until = write_limit, _NEVER
+        self.call("begin", now, write_limit)
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it is there and waits for something to do."""
+        return self._fit and self._process.poll() is None
+
+    def commit(self) -> None:
+        self.call("commit")
+        self._writes_until = _NEVER
+
+    def roll_back(self) -> None:
+        """Whatever became of it: a process that cannot say so in time is killed, which rolls back as well."""
+        if self.is_fit:
+            self._writes_until = _NEVER
+            with suppress(_Gone, _TooLate):
+                self.call("roll_back", until=monotonic() + GRACE)
+
+    def kill(self) -> None:
+        """For any thread. Whoever waits for an answer is told that the process is gone."""
+        self._fit, self._killed = False, True
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+
+    def wait(self) -> None:
+        self._process.wait()
+
+    def bury(self) -> None:
+        """For when no thread waits for it any more."""
+        self.kill()
+        self.wait()
+        self._end.close()
+
+
+class Apart:
+    """The processes of one open store."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._idle: list[TextProcess] = []
+        self._busy: set[TextProcess] = set()
+        self._starting = Lock()
+        self._made: set[TextProcess] = set()
+        """All that may be alive; changed with `_starting` held."""
+        self._threads: ThreadPoolExecutor | None = None
+        self._turns = {kind: _Turns(MOST_TEXTS, MOST_OF_ONE) for kind in ("text", "select")}
+        self._closed = True
+
+    def open(self) -> None:
+        self._closed = False
+        self._threads = ThreadPoolExecutor(MOST_TEXTS * 4, thread_name_prefix="horae-text")
+
+    def close(self) -> None:
+        """Kills what is under way: its callers are told that the store is gone."""
+        with self._starting:
+            self._closed = True
+            made, self._made = self._made, set()
+        for process in made:
+            process.kill()
+        for process in made:
+            process.wait()
+        idle, self._idle = self._idle, []
+        for process in idle:
+            process.bury()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+
+    async def select(self, owner: str, sql: str, most: int, seconds: float, *, viewer: bool) -> Rows:
+        async with self._lent("select", owner) as process:
+            try:
+                until = monotonic() + seconds + GRACE
+                answer: Rows = await self.within(
+                    process, partial(process.call, until=until), "select", sql, most, seconds, viewer
+                )
+            except _TooLate:
+                raise foreign.too_slow(seconds) from None
+            return answer
+
+    @asynccontextmanager
+    async def lent(self, owner: str) -> AsyncIterator[TextProcess]:
+        """A process for one transaction, when it is the owner's turn."""
+        async with self._lent("text", owner) as process:
+            yield process
+
+    @asynccontextmanager
+    async def _lent(self, kind: str, owner: str) -> AsyncIterator[TextProcess]:
+        async with self._turns[kind].taken(owner):
+            process = await self._taken_out()
+            self._busy.add(process)
+            process.uses += 1
+            try:
+                yield process
+            finally:
+                self._busy.discard(process)
+                is_wanted = not self._closed and process.uses < MOST_USES and len(self._idle) < MOST_IDLE
+                if process.is_fit and is_wanted:
+                    self._idle.append(process)
+                else:
+                    process.kill()
+                    await self.whole(self._bury, process)
+
+    async def _taken_out(self) -> TextProcess:
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_fit:
+                return process
+            await self.whole(self._bury, process)
+        return await self._started()
+
+    async def _started(self) -> TextProcess:
+        """Who is cancelled meanwhile leaves no process behind: the thread that starts it sees to that, for by then the
+        loop may be gone."""
+        unwanted = Event()
+        starting = asyncio.ensure_future(self._in_thread(self._make, unwanted))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with self._starting:
+                unwanted.set()
+                made = starting.done() and not starting.cancelled() and starting.exception() is None
+            if made:
+                self._in_thread(self._bury, starting.result())
+            elif not starting.done():
+                # What it raises when it sees that is nobody's.
+                starting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+
+    def _bury(self, process: TextProcess) -> None:
+        process.bury()
+        with self._starting:
+            self._made.discard(process)
+
+    def _make(self, unwanted: Event) -> TextProcess:
+        try:
+            process = TextProcess(self._path)
+        except (OSError, _Gone, _TooLate) as error:
+            raise StoreUnavailable(
+                f"No process could be started for a text: {error}", hint="See the node's standard error."
+            ) from error
+        with self._starting:
+            if not unwanted.is_set() and not self._closed:
+                self._made.add(process)
+                return process
+        process.bury()
+        raise StoreUnavailable("The store was closed, or nobody waits any more", hint="Nothing was begun.")
+
+    async def within(self, process: TextProcess, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Does something with a process in a thread. Who is cancelled kills the process, and waits until its thread is
+        done with it."""
+        future = asyncio.ensure_future(self._in_thread(work, *arguments))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            process.kill()
+            while not future.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([future])
+            future.exception()
+            raise
+        except _Gone:
+            raise StoreUnavailable(
+                "The process of the text ended before the text did: it was killed, or had no memory left",
+                hint="Nothing of it was written. A text may take 1 GiB of memory.",
+            ) from None
+
+    async def whole(self, work: Callable[..., Any], *arguments: Any) -> None:
+        """Does something that is not to be broken off: who is cancelled learns of it when it is done."""
+        future = asyncio.ensure_future(self._in_thread(work, *arguments))
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        future.result()
+        if cancelled is not None:
+            raise cancelled
+
+    def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        if self._threads is None or (self._closed and work is TextProcess):
+            raise StoreUnavailable("The store is closed", hint="Await its open() first.")
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments))
+        except RuntimeError:
+            # The store was closed meanwhile: what is left to do takes no time.
+            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            done.set_result(work(*arguments))
+            return done
+
+
+class _Turns:
+    """So many at once in all, and of one owner; who comes later waits in order."""
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        self._all = asyncio.Semaphore(most)
+        self._most_of_one = most_of_one
+        self._owners: dict[str, tuple[asyncio.Semaphore, list[None]]] = {}
+
+    @asynccontextmanager
+    async def taken(self, owner: str) -> AsyncIterator[None]:
+        own, users = self._owners.setdefault(owner, (asyncio.Semaphore(self._most_of_one), []))
+        users.append(None)
+        try:
+            # First among one's own: a place among all is not held while one waits for oneself.
+            async with own, self._all:
+                yield
+        finally:
+            users.pop()
+            if not users:
+                del self._owners[owner]
+
+
+class ApartJoined:
+    """A run's own transaction in such a process: `check_owner`, the text, the settlement and the commit all happen
+    there, in one transaction."""
+
+    overlaps = False
+
+    def __init__(self, apart: Apart, process: TextProcess, now: int, clock: Callable[[], int]) -> None:
+        self._apart = apart
+        self._process = process
+        self._clock = clock
+        self._failed = False
+        self.now = now
+        self.wakes = False
+        self.deferred: list[tuple[str, Sequence[Row]]] = []
+
+    @property
+    def spoiled(self) -> bool:
+        return self._failed
+
+    async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
+        rows: list[Row] = await self._told("rows", name, parameters)
+        return rows
+
+    async def many(self, name: str, rows: Sequence[Row], /) -> int:
+        return (await self.batch([(name, rows)]))[0] if rows else 0
+
+    async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
+        counts: list[int] = await self._told("batch", [(name, list(rows)) for name, rows in writes]) if writes else []
+        return counts
+
+    async def trip(
+        self,
+        first: str,
+        writes: Sequence[tuple[str, Sequence[Row]]],
+        then: str,
+        meanwhile: Callable[[], None],
+        /,
+        **parameters: Any,
+    ) -> tuple[list[int], list[Row]]:
+        meanwhile()
+        await self.rows(first, **parameters)
+        return await self.batch(writes), await self.rows(then, **parameters)
+
+    async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        await self.batch(writes)
+
+    def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
+        self.deferred += writes
+
+    async def provision(self, change: RoleChange, /) -> str | None:
+        return None
+
+    def wake(self) -> None:
+        self.wakes = True
+
+    async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
+        raise InvalidInput("A text of others has no statements beside it", hint="Give all of it at once.")
+
+    async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
+        self._failed = True
+        try:
+            rows: Rows = await self._told("text", sql, identity, most)
+        except StoreUnavailable as error:
+            if error.__cause__ is None and error.__suppress_context__:
+                # It was its own process that it ended, by what it took of the machine: its failure, not the store's.
+                raise StatementFailed(error.message, hint=error.hint) from None
+            raise
+        self._failed = False
+        return rows
+
+    async def conclude(self) -> None:
+        self.now = self._clock()
+        await self._told("conclude", self.now)
+
+    async def commit(self) -> None:
+        await self.batch(self.deferred)
+        try:
+            await self._apart.whole(self._process.commit)
+        except (_Gone, _TooLate):
+            raise StoreUnavailable(
+                "The process of the text ended while it committed: it is not known whether that was done",
+                hint="Repeat the call; what was done is recognised.",
+                outcome_unknown=True,
+            ) from None
+
+    async def _told(self, verb: str, *arguments: Any) -> Any:
+        try:
+            return await self._apart.within(self._process, self._process.call, verb, *arguments)
+        except _TooLate:
+            raise wrote_too_long(self._process.write_limit) from None

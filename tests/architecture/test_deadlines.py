@@ -1,0 +1,363 @@
+"""No unbounded wait: whatever waits for a lock, a socket, a thread, a process or another task has a deadline, or stands
+in a table here that says who ends it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "horae"
+NOT_AT_WORK = {"testing", "demo", "rehearsal"}
+"""Rooms on simulated time, where whatever hangs ends a test."""
+WITHOUT_ARGUMENTS = {"wait", "join", "result", "get", "acquire", "getconn", "communicate"}
+"""Methods that wait for ever unless they are told for how long."""
+FOR_EVER = {"recv", "recv_into", "sendall", "accept", "create_connection", "open_connection", "urlopen", "connect"}
+"""Functions and methods that wait for ever, whatever else they are told, without a timeout."""
+WITH_TIMEOUT = {"run", "call", "check_call", "check_output"}
+"""Functions of subprocess that wait for a program's end."""
+DEADLINES = {"timeout", "timeout_at"}
+"""Blocks of asyncio that end what is awaited inside."""
+
+
+BRIEF = "a lock of this process that is held for a few lines, which wait for nothing"
+BY_DESIGN = "waits for work until its loop is told to end: Engine.stop cancels it, and goes on without it"
+DONE = "what it asks has ended already"
+ANOTHERS_WORK = "awaits what it was given; whoever made that bounds it"
+STORE = (
+    "each verb of the store ends in time (tests/store: test_hanging_awaits, test_waits_sqlite), and so do its waiters"
+)
+OF_A_TASK = "the work of a task, which its own time limits end"
+ENDED_BEFORE = "what it waits for was told to end just before, and does so without waiting for anything"
+KILLED = "what it waits for was killed with SIGKILL just before"
+UNTIL_TOLD = "what a service does: it waits to be told to end"
+DRIVER = "our Connection gives up a server that does not answer, and KEPT_ALIVE how long connecting takes"
+
+ALLOWED: dict[str, tuple[str, ...]] = {
+    BRIEF: (
+        *(
+            f"store/sqlite/apart.py Apart.{name}: with self._starting"
+            for name in ("close", "_bury", "_make", "_started")
+        ),
+        *(f"app/home.py Home.{name}: with self._guard" for name in ("call", "call_blocking", "_ended", "settle_here")),
+        "app/home.py Home.start_thread: with self._guard",
+        "app/horae.py Horae._begin: with self._guard",
+        "app/horae.py Horae.shut: with self._guard",
+        *(f"engine/watchdog.py Watchdog.{name}: with self._condition" for name in ("confirm", "limit", "overdue")),
+        "engine/watchdog.py WatchdogThread.close: with self._condition",
+        "engine/watchdog.py WatchdogThread._watch: with self._condition",
+        *(f"events.py Stream.{name}: with self._lock" for name in ("listen", "listen.unsubscribe", "_complain")),
+        "runners/child.py Child._work: with self._flushing",
+        "runners/child.py Child._flush: with self._flushing",
+        *(
+            f"runners/output.py Output.{name}: with self._lock"
+            for name in ("write", "blacken_by", "shown", "take", "close")
+        ),
+        "runners/output.py Capture.install: with Capture._lock",
+        "runners/output.py Capture.uninstall: with Capture._lock",
+        *(f"runners/process.py Process.{name}: with self._lock" for name in ("signal", "_start", "_bury", "close")),
+        "security/concealing.py take: with _guard",
+        "store/postgres/driver.py PostgresDriver.changed: with self._condition",
+        "store/postgres/driver.py PostgresDriver._fire: with self._condition",
+    ),
+    "as many at once as there are cores; each computes for a fraction of a second": (
+        "security/passwords.py hashed: with _AT_ONCE",
+        "security/passwords.py matches: with _AT_ONCE",
+    ),
+    BY_DESIGN: (
+        "engine/publisher.py HeadPublisher.run: self._there.wait()",
+        "engine/completer.py Completer.run: self._alarm.wait()",
+        "engine/delivery.py Delivery.run: self._alarm.wait()",
+        "engine/wakeup.py Alarm.wait: await self._waiter",
+        "engine/engine.py Engine.failed: asyncio.wait(self._loops, return_when=asyncio.FIRST_EXCEPTION)",
+        "engine/engine.py Engine._guarded: await work",
+        "store/postgres/pooling.py _UntilCancelled.get: self._queue.get()",
+        "runners/threads.py Threads._work: self._calls.get()",
+        "runners/child.py Child.serve: self._works.get()",
+    ),
+    "a notice, or what the next heartbeat asks of the connection; a probe that is not answered ends it": (
+        "store/postgres/listening.py Listener._hear: await readable",
+    ),
+    "Engine.stop waits for it by _bounded": (
+        "engine/completer.py Completer.settled: self._idle.wait()",
+        "engine/delivery.py Delivery.finish: asyncio.wait(self._tasks)",
+        "engine/engine.py Engine._bounded: self._forced.wait()",
+    ),
+    STORE: (
+        "store/bundling.py Bundle.open_until_end: with self._stack",
+        "engine/delivery.py Delivery._turn: with self._taking",
+        "engine/delivery.py Delivery.finish: with self._taking",
+        "engine/dispatcher.py Dispatcher._turn: with self.claiming",
+        "engine/dispatcher.py Dispatcher.claims_over: with self.claiming",
+        "engine/keeper.py Keeper.pulse: with self._dispatcher.claiming",
+        "runners/transaction.py Joining._within: with self._lock",
+        "runners/transaction.py Joining.settle: with self._lock",
+        "runners/transaction.py Joining.roll_back: with self._lock",
+        "runners/run.py _asked_secret.later: await answer",
+        "app/home.py Home.run_in_thread: asyncio.run_coroutine_threadsafe(work, self._loop).result()",
+        (
+            "store/postgres/driver.py PostgresDriver._within: await undo(connection) if transaction is None else"
+            " transaction.undo()"
+        ),
+        "store/postgres/driver.py PostgresDriver._borrowed: pool.getconn()",
+        "store/postgres/transaction.py PostgresTransaction.commit: with self._ahead or self._connection.pipeline()",
+        "store/sqlite/driver.py SqliteDriver._within: with self._turn(self._writers) if write else nullcontext()",
+    ),
+    DRIVER: (
+        "store/postgres/driver.py PostgresDriver._open: Connection.connect(self._address, autocommit=True)",
+        "store/postgres/listening.py Listener._run: Connection.connect(self._url, autocommit=True)",
+    ),
+    "connect_timeout; its statements end by the limits of their job": (
+        (
+            "store/postgres/target.py PostgresTarget.run_text: AsyncConnection.connect(self._url, autocommit=True,"
+            " connect_timeout=10, row_factory=tuple_row)"
+        ),
+    ),
+    "a statement whose connection is told to stop at every few steps; nobody else may touch that before": (
+        "store/sqlite/looking.py SqliteLook._within_thread: asyncio.wait([thread])",
+        "store/sqlite/target.py SqliteTarget.run_text: asyncio.gather(work, return_exceptions=True)",
+    ),
+    DONE: (
+        "store/postgres/driver.py PostgresDriver._usual: from_outside.get()",
+        "store/sqlite/apart.py Apart._started: starting.result()",
+        "store/sqlite/apart.py Apart.whole: future.result()",
+        "web/departure.py _unless: answer.result()",
+        "app/service.py _store_there: opening.result()",
+        "app/service.py _until: each.result()",
+        "engine/engine.py Engine.failed: loop.result()",
+        "engine/engine.py Engine._bounded: task.result()",
+        (
+            "engine/engine.py Engine._close_loops: asyncio.gather(*(task for task in loops if task.done()),"
+            " return_exceptions=True)"
+        ),
+        "store/sqlite/driver.py SqliteDriver.changed: fired.result()",
+        "web/health.py Checkup._health: looking.result()",
+        "app/home.py Home.refuse_inside_transaction: transaction.current.get()",
+        "runners/output.py _output: current.get()",
+    ),
+    ANOTHERS_WORK: (
+        "cli/opening.py LocalCatalog._awaited.asked: await question",
+        "control/commands.py Asking._asked: await repeated(verb) if self._alone else verb()",
+        "control/commands.py Definer.define: await answer",
+        "control/service.py Service.alter: await repeated(altered) if self._alone else altered()",
+        "desk/defining.py _with_state: await altering",
+        (
+            "web/answering.py operation_endpoint.endpoint: await hub.overview(visit) if is_shared else"
+            " visit.desk.answer(operation, asked)"
+        ),
+        "web/pages/overview.py page: await visit.desk.overview(Nothing()) if shared is None else shared(visit)",
+        "web/live.py Hub._run: await elsewhere",
+        "cli/tour.py _live: with app",
+        "cli/watch.py watched: with seen",
+        "engine/hooks.py Caller.call: with passing",
+        "runners/waiting.py awaited: answer.result()",
+    ),
+    OF_A_TASK: (
+        "engine/hooks.py Caller._called: await answer",
+        "engine/hooks.py Caller._called: await value",
+        "engine/runner.py Runner._await: await function() if run is None else function(run)",
+        "engine/works.py Works._ran: command.result()",
+        "runners/child.py Child._await: await awaitable",
+        "runners/child.py Child.ask: answers.get()",
+        "runners/child.py Child.ask_from_loop: await answer",
+        "runners/command.py CommandHandle._live: with theirs",
+        "runners/command.py run_command: handle.result()",
+        "runners/command.py _stopping: stop.wait()",
+    ),
+    KILLED: (
+        "runners/calculators.py Calculators.close: await self._all_gone",
+        "store/sqlite/apart.py Apart.close: process.wait()",
+        "store/sqlite/apart.py TextProcess.bury: self.wait()",
+        "store/sqlite/apart.py TextProcess.wait: self._process.wait()",
+        "engine/works.py Works.close: asyncio.gather(*(each.result() for each in commands), return_exceptions=True)",
+        "engine/works.py Works.close: each.result()",
+        "runners/process.py Process._bury: process.wait()",
+        "runners/processes.py Processes.close: await self._all_gone",
+    ),
+    ENDED_BEFORE: (
+        "web/departure.py _unless: asyncio.gather(answer, gone, return_exceptions=True)",
+        "app/home.py Home.close: asyncio.gather(self._opening, return_exceptions=True)",
+        "app/home.py Home.end_thread: thread.join()",
+        "app/service.py _store_there: asyncio.gather(opening, stopped, return_exceptions=True)",
+        "app/service.py _until: asyncio.gather(*waiting, return_exceptions=True)",
+        "cli/serving.py Serving.end: asyncio.gather(*self._tasks, return_exceptions=True)",
+        "engine/watchdog.py WatchdogThread.close: self._thread.join()",
+        "store/postgres/listening.py Listener.close: await task",
+        "web/listening.py serve: await task",
+        "web/live.py Hub.close: await task",
+        "web/live.py EventResponse.__call__: asyncio.gather(streaming, leaving, return_exceptions=True)",
+    ),
+    "a thread that was just started": ("app/home.py Home._start_thread: started.wait()",),
+    "another thread that stops the same app, by the grace period and Engine's own limits": (
+        "app/horae.py Horae.stop: with self._ending",
+    ),
+    "a person who waits for the answer and may press Ctrl-C": (
+        "cli/opening.py LocalCatalog._awaited: answer.result()",
+    ),
+    UNTIL_TOLD: (
+        "app/service.py Companion.failed: asyncio.Event().wait()",
+        "app/service.py _store_there: told.wait()",
+        "app/service.py _store_there: asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)",
+        "app/service.py _until: told.wait()",
+        "app/service.py _until: asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)",
+        "web/live.py EventResponse.__call__: asyncio.wait({streaming, leaving}, return_when=asyncio.FIRST_COMPLETED)",
+    ),
+    "a socket of this machine between a node and a process of its own, whose end closes it": (
+        "store/sqlite/text_messages.py _exactly: end.recv(min(size - len(data), _PIECE))",
+        "store/sqlite/text_messages.py send: end.sendall(len(data).to_bytes(_HEADER, 'big') + data)",
+        "runners/messages.py Channel.send: with self._lock",
+        "runners/messages.py Channel.send: self._end.sendall(len(data).to_bytes(_HEADER, 'big'))",
+        "runners/messages.py Channel.send: self._end.sendall(data)",
+        "runners/messages.py Channel.receive: self._end.recv(_PIECE)",
+    ),
+    "a process that works for another: it waits for something to do, and ends with the other": (
+        "runners/calculation.py main: works.get()",
+        "store/sqlite/text_child.py main: told.get()",
+    ),
+    "a process that is killed when the request's seconds are over, and then says that it is gone": (
+        "runners/calculators.py Calculators._asked: await worker.answer",
+    ),
+    "what a killed process said last, or a commit, which the write limit ends": (
+        "store/sqlite/apart.py Apart.whole: asyncio.wait([future])",
+        "store/sqlite/apart.py Apart.within: asyncio.wait([future])",
+    ),
+    "its turn behind texts that their own limits end": (
+        "store/sqlite/apart.py _Turns.taken: with own",
+        "store/sqlite/apart.py _Turns.taken: with self._all",
+    ),
+    "a request, which ends with its answer or with its connection": (
+        "web/departure.py _Body.departure: self._is_read.wait()",
+        "web/departure.py _unless: asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)",
+    ),
+    "tries that each have a deadline": ("engine/publisher.py HeadPublisher.publish: asyncio.gather(*tries)",),
+    "a datagram or a Unix socket of this machine: connecting to it answers at once": (
+        "cli/systemd.py Notifier.tell: told.connect(address)",
+        "web/listening.py _answers: asking.connect(str(path))",
+    ),
+}
+"""Each wait without a deadline of its own, by who ends it."""
+
+
+def waits(source: str) -> Iterator[tuple[str, str]]:
+    """Every wait without a deadline: the function it stands in, and its text."""
+    yield from _waits(ast.parse(source), "", bounded=False)
+
+
+def _waits(parent: ast.AST, place: str, *, bounded: bool) -> Iterator[tuple[str, str]]:
+    for node in ast.iter_child_nodes(parent):
+        inner, here = bounded, place
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            here, inner = f"{place}.{node.name}".lstrip("."), False
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            contexts = [item.context_expr for item in node.items]
+            inner = bounded or any(_is_deadline(each) for each in contexts)
+            for each in contexts:
+                if not inner and not isinstance(each, ast.Call):
+                    yield here, f"with {ast.unparse(each)}"
+        elif isinstance(node, ast.Await):
+            if not bounded and not isinstance(node.value, ast.Call):
+                yield here, f"await {ast.unparse(node.value)}"
+        elif isinstance(node, ast.Call):
+            inner = bounded or _gives_a_limit(node)
+            if not inner and _may_wait_for_ever(node):
+                yield here, ast.unparse(node)
+        yield from _waits(node, here, bounded=inner)
+
+
+def _is_deadline(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="asyncio"), attr=name), args=[limit, *_]) if (
+            name in DEADLINES
+        ):
+            return not _is_none(limit)
+    return False
+
+
+def _gives_a_limit(node: ast.Call) -> bool:
+    """Whether it is wait_for with a limit: what it is given ends with it."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="wait_for"), args=[_, limit, *_]):
+            return not _is_none(limit)
+    return any(keyword.arg == "timeout" and not _is_none(keyword.value) for keyword in node.keywords)
+
+
+def _may_wait_for_ever(node: ast.Call) -> bool:
+    match node.func:
+        case ast.Attribute(value=ast.Name(id="subprocess"), attr=name):
+            return name in WITH_TIMEOUT
+        case ast.Attribute(value=ast.Name(id="asyncio"), attr="wait" | "gather"):
+            return True
+        case ast.Attribute(attr=name) if name in FOR_EVER:
+            return True
+        case ast.Attribute(attr=name) if name in WITHOUT_ARGUMENTS:
+            return not node.args or (name != "get" and _is_none(node.args[0]))
+    return False
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def found() -> list[str]:
+    """Every wait without a deadline in what works: file, function and text."""
+    modules = [path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] not in NOT_AT_WORK]
+    return [
+        f"{path.relative_to(SOURCE).as_posix()} {place}: {text}"
+        for path in modules
+        for place, text in waits(path.read_text())
+    ]
+
+
+def test_every_wait_has_a_deadline_or_says_who_ends_it() -> None:
+    allowed = {entry for entries in ALLOWED.values() for entry in entries}
+    there = set(found())
+    assert sorted(there - allowed) == [], "a wait without a deadline: give it one, or say in ALLOWED who ends it"
+    assert sorted(allowed - there) == [], "not there any more: take it out of ALLOWED"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "await future",
+        "lock.acquire()",
+        "await event.wait()",
+        "event.wait(None)",
+        "thread.join()",
+        "future.result()",
+        "process.wait()",
+        "queue.get()",
+        "with self._lock: ...",
+        "async def f():\n async with lock: ...",
+        "async def f():\n async with asyncio.timeout(None):\n  await event.wait()",
+        "await asyncio.wait_for(event.wait(), None)",
+        "await asyncio.wait(tasks)",
+        "await asyncio.gather(task)",
+        "await Connection.connect(url)",
+        "end.recv(1)",
+        "subprocess.run(words)",
+        "await asyncio.open_connection(host, port)",
+        "async def f():\n async with asyncio.timeout(5):\n  def later(): event.wait()",
+    ],
+)
+def test_the_rule_notices_each_kind_of_wait(source: str) -> None:
+    assert list(waits(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "event.wait(5)",
+        "thread.join(timeout=5)",
+        "await asyncio.wait_for(event.wait(), 5)",
+        "await asyncio.wait(tasks, timeout=5)",
+        "async def f():\n async with asyncio.timeout(5):\n  await lock.acquire()",
+        "', '.join(names)",
+        "found.get('a', None)",
+        "subprocess.run(words, timeout=5)",
+        "with open_file() as file: ...",
+    ],
+)
+def test_the_rule_lets_what_has_a_deadline_pass(source: str) -> None:
+    assert list(waits(source)) == []

@@ -1,0 +1,54 @@
+"""What keeps a node's own from its programs, by sandbox, user and mode."""
+
+from __future__ import annotations
+
+import pytest
+
+from horae.core.external import ExternalPolicy, Sandbox
+from horae.core.protection import Guarded, Standing, in_words, protections
+from horae.errors import InvalidConfiguration
+
+KEY = Guarded("the master key", "/etc/horae/master.key", readable=False)
+STORE = Guarded("the store", "/srv/horae.db", readable=True)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "same_user", "is_root", "concealed", "expected"),
+    [
+        (Sandbox.NAMESPACES, True, True, False, ["no other process is in sight", "hidden", "hidden"]),
+        (Sandbox.USER, False, False, False, ["another user's", "by its mode", None]),
+        (Sandbox.USER, False, True, True, [None, "by its mode", None]),
+        (Sandbox.NONE, True, False, True, ["closed to others of its user", "by its mode", None]),
+        (Sandbox.NONE, True, False, False, [None, "by its mode", None]),
+        (Sandbox.NONE, True, True, True, [None, "by its mode", None]),
+    ],
+)
+def test_each_sandbox_says_what_keeps_what_from_programs(
+    *, sandbox: Sandbox, same_user: bool, is_root: bool, concealed: bool, expected: list[str | None]
+) -> None:
+    policy = ExternalPolicy(sandbox=sandbox, user="nobody")
+    found = protections(policy, Standing(same_user, is_root, concealed, (KEY, STORE)))
+    assert [each.by for each in found] == expected
+
+
+def test_one_sentence_says_what_is_kept_and_what_is_open() -> None:
+    policy = ExternalPolicy(sandbox=Sandbox.NONE)
+    said = in_words(policy, protections(policy, Standing(True, False, True, (KEY, STORE))))
+    assert said == (
+        'programs run with sandbox = "none"; kept from them: the node\'s memory and environment (closed to others of '
+        "its user), the master key (by its mode); nothing keeps from them: the store"
+    )
+
+
+@pytest.mark.parametrize("sandbox", list(Sandbox))
+def test_a_store_on_a_server_is_kept_by_its_password_alone(sandbox: Sandbox) -> None:
+    policy = ExternalPolicy(sandbox=sandbox, user="nobody")
+    asks, takes = (protections(policy, Standing(True, False, True, (), each))[-1] for each in (True, False))
+    assert asks == ("the store on PostgreSQL", "by its password", "")
+    assert takes == ("the store on PostgreSQL, whose server asks the node for no password", None, "")
+    assert len(protections(policy, Standing(True, False, True, ()))) == 1
+
+
+def test_what_programs_need_cannot_be_hidden_from_them() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"programs need .*/opt/jobs/bin.*, which it would hide"):
+        ExternalPolicy(directories=("/opt/jobs/bin",), hidden=("/opt/jobs",))

@@ -1,0 +1,73 @@
+"""Limits and turns as values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from horae.core.shares import UNLIMITED, Claimant, Limits, Use, parse_limits, portions, reached, room
+from horae.errors import InvalidPolicy
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NOW_MS = 1_767_225_600_000
+
+claimants = st.lists(
+    st.builds(Claimant, st.sampled_from("abcde"), st.integers(0, 5), st.integers(0, 3), st.none() | st.integers(0, 4)),
+    max_size=5,
+    unique_by=lambda each: each.owner,
+)
+
+
+@given(claimants, st.integers(0, 12))
+def test_no_place_is_left_while_somebody_may_take_it_and_nobody_has_two_more_than_another(
+    found: list[Claimant], slots: int
+) -> None:
+    given_out = portions(found, slots)
+    rooms = [slots if each.room is None else each.room for each in found]
+    assert sum(given_out.values()) == min(slots, sum(rooms))
+    for taker in found:
+        for other in found:
+            took, has = given_out.get(taker.owner, 0), other.running + given_out.get(other.owner, 0)
+            is_full = other.room is not None and given_out.get(other.owner, 0) >= other.room
+            assert not took or is_full or taker.running + took <= has + 1
+
+
+def test_of_owners_with_as_many_runs_the_one_that_waited_longest_is_served() -> None:
+    assert portions([Claimant("a", 0, 9), Claimant("b", 0, 5), Claimant("c", 1, 0)], 1) == {"b": 1}
+
+
+@pytest.mark.parametrize(
+    ("limits", "use", "left", "said"),
+    [
+        (Limits(), Use(99), None, None),
+        (Limits(max_running=3), Use(1), 2, None),
+        (Limits(max_running=3), Use(4), 0, '"ann" runs 4 of 3 at once (max_running)'),
+        (Limits(max_starts=2), Use(0, NOW_MS - 59_999, 2), 0,
+         '"ann" started 2 of 2 runs in this minute (max_starts), the next at 2026-01-01T00:00:00Z'),
+        (Limits(max_starts=2), Use(0, NOW_MS - 60_000, 2), 2, None),
+        (Limits(max_starts=2), Use(0, NOW_MS + 1, 2), 2, None),
+        (Limits(max_storage=10), Use(stored=None), None, None),
+        (Limits(max_storage=10), Use(stored=10), 0,
+         '"ann" keeps 10 of 10 bytes of output and results (max_storage)'),
+    ],
+)  # fmt: skip
+def test_a_limit_leaves_room_or_says_that_it_is_reached(
+    limits: Limits, use: Use, left: int | None, said: str | None
+) -> None:
+    assert room(limits, use, NOW_MS) == left
+    assert reached("ann", limits, use, NOW) == said
+
+
+def test_limits_are_read_as_people_write_them() -> None:
+    given_limits = {"MAX_JOBS": "7", "max_running": "none", "max_starts": None, "max_storage": "1KiB"}
+    read = {"max_jobs": 7, "max_running": UNLIMITED, "max_starts": None, "max_storage": 1024}
+    assert parse_limits(given_limits) == read
+
+
+@pytest.mark.parametrize("wrong", [{"max_jobs": 0}, {"max_jobs": True}, {"max_runs": 1}, {"max_starts": "many"}])
+def test_a_limit_that_is_none_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidPolicy):
+        parse_limits(wrong)

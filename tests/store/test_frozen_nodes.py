@@ -1,0 +1,201 @@
+"""A node that stops in the middle of a transaction keeps no other from its work: PostgreSQL, and real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from uuid import UUID, uuid4
+
+import pytest
+from tests.store.databases import Databases
+
+from horae.core.job import JobSpec, TaskSpec
+from horae.errors import StoreConflict, StoreUnavailable
+from horae.store.catalog import Catalog
+from horae.store.postgres import limits
+from horae.store.postgres.driver import PostgresDriver
+from horae.store.records import Admission, Capacity, Dispatched, Origin
+
+GUARD = 60.0
+"""Real seconds after which something waits for a lock, however slow the machine is."""
+ONE = (TaskSpec("one"),)
+
+FROZEN = """
+import asyncio, sys
+from uuid import UUID
+from horae.store.catalog import Catalog
+from horae.store.postgres.driver import PostgresDriver
+
+async def main():
+    store = Catalog(PostgresDriver(sys.argv[1]))
+    await store.open()
+    await store.join(UUID(sys.argv[2]))
+    async with store.driver.transaction() as transaction:
+        await transaction.rows("before_dispatch", node=sys.argv[2])
+        await transaction.rows("lock_pools")
+        await transaction.rows("lock_limited_jobs")
+        await transaction.rows("lock_node_names")
+        print("in the middle of it", flush=True)
+        await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Catalog]:
+    store = Catalog(PostgresDriver(url))
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextmanager
+def frozen(url: str, node: UUID) -> Iterator[None]:
+    """A node that is stopped while it claims: it holds its own row, the pools and the jobs with limits."""
+    told = {**os.environ, "HORAE_UNDISTURBED": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", FROZEN, url, str(node)], stdout=subprocess.PIPE, text=True, env=told
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "in the middle of it\n"
+            process.send_signal(signal.SIGSTOP)
+            yield
+        finally:
+            process.kill()
+
+
+async def prepared(store: Catalog) -> None:
+    await store.set_pool("narrow", 5)
+    await store.define([JobSpec("pooled", None, ONE, {"overlap": "allow", "pool": "narrow"})])
+    await store.define([JobSpec("limited", None, ONE, {"overlap": "allow", "max_concurrent": 5})])
+    await store.define([JobSpec("free", None, (*ONE, TaskSpec("two")), {"overlap": "allow"})])
+    await store.admit([Admission(name, Origin.TRIGGER, "local", key=name) for name in ("pooled", "limited", "free")])
+
+
+def claimed(found: Dispatched) -> set[str]:
+    return {claim.definition.name for claim in found.claims}
+
+
+def test_claims_pass_over_pools_and_jobs_that_a_stopped_claim_holds_and_look_at_them_again_soon(
+    databases_18: Databases,
+) -> None:
+    url = databases_18.emptied()
+
+    async def main() -> None:
+        async with opened(url) as store:
+            first, second = uuid4(), uuid4()
+            await store.join(first)
+            await store.join(second)
+            await prepared(store)
+            async with store.driver.transaction() as stopped:
+                await stopped.rows("before_dispatch", node=str(first))
+                await stopped.rows("lock_pools")
+                await stopped.rows("lock_limited_jobs")
+                beside = await asyncio.wait_for(store.dispatch(Capacity(str(second), 9)), GUARD)
+            assert claimed(beside) == {"free"}
+            assert beside.next_at is not None
+            assert (beside.next_at - await store.now()).total_seconds() < 1
+            assert claimed(await store.dispatch(Capacity(str(second), 9))) == {"pooled", "limited"}
+
+    asyncio.run(main())
+
+
+def test_taking_over_does_not_wait_for_the_row_of_the_dead_node(databases_18: Databases) -> None:
+    url = databases_18.emptied()
+
+    async def main() -> None:
+        async with opened(url) as store:
+            dead, other = uuid4(), uuid4()
+            await store.join(dead)
+            await store.join(other)
+            await prepared(store)
+            assert len((await store.dispatch(Capacity(str(dead), 9))).claims) == 3
+            async with store.driver.transaction() as stopped:
+                await stopped.rows("before_dispatch", node=str(dead))
+                with pytest.raises(StoreConflict):
+                    await asyncio.wait_for(store.take_over(other, dead, 0), limits.WAITING / 2)
+            assert await store.take_over(other, dead, 0) == 3
+
+    asyncio.run(main())
+
+
+def test_the_server_ends_the_transaction_of_a_stopped_node_and_others_do_its_work(databases_18: Databases) -> None:
+    url = databases_18.emptied()
+    gone = uuid4()
+
+    async def main() -> None:
+        async with opened(url) as store:
+            await prepared(store)
+            with frozen(url, gone):
+                node, found = uuid4(), set[str]()
+                async with asyncio.timeout(GUARD):
+                    # A start waits for the lock of names, until the server has ended who holds it.
+                    async with opened(url) as late:
+                        await late.join(node, name="late")
+                        while len(found) < 3:
+                            found |= claimed(await late.dispatch(Capacity(str(node), 9)))
+                            await asyncio.sleep(0.05)
+                        await late.take_over(node, gone, 0)
+                    assert found == {"pooled", "limited", "free"}
+                    assert next(each.state for each in await store.nodes() if each.node == str(gone)) == "DEAD"
+
+    asyncio.run(main())
+
+
+def test_every_connection_has_limits_and_a_transaction_that_a_task_joins_its_own(databases_18: Databases) -> None:
+    names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
+    shown = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
+
+    url = databases_18.emptied()
+
+    async def main() -> None:
+        async with opened(url) as store:
+            driver = store.driver
+            assert isinstance(driver, PostgresDriver)
+            ordinary = ("5s", "8s", "1min")
+            async with driver.transaction() as transaction:
+                assert await transaction.raw(shown) == [ordinary]
+                assert await transaction.raw("SELECT current_setting('transaction_timeout')") == [("1min",)]
+            async with driver.transaction(write=False) as transaction:
+                assert await transaction.raw(shown) == [ordinary]
+            async with driver.looking() as transaction:
+                assert await transaction.raw(shown) == [ordinary]
+            async with driver.migration() as migrator:
+                await migrator.run("SELECT 1")
+                assert await migrator._transaction.raw(shown) == [("1min", "10s", "6h")]
+            async with driver.joined(77.0) as transaction:
+                assert list(await transaction.foreign(shown)) == [("77s", "0", "0")]
+                await transaction.conclude()
+                assert await transaction.raw(shown) == [ordinary]
+            async with driver.joined(5.0) as transaction:
+                # What a text may have set is taken back before the connection is used again.
+                await transaction.foreign("SELECT set_config('lock_timeout', '99s', false)")
+            async with driver.joined(5.0) as transaction:
+                assert await transaction.raw("SELECT current_setting('lock_timeout')") == [("8s",)]
+
+    asyncio.run(main())
+
+
+def test_a_transaction_that_stood_still_too_long_is_the_stores_failure(databases_18: Databases) -> None:
+    url = databases_18.emptied()
+
+    async def main() -> None:
+        async with opened(url) as store:
+            with pytest.raises(StoreUnavailable):  # noqa: PT012 - it may be any of them that finds the session ended
+                async with store.driver.transaction() as transaction:
+                    await transaction.raw("SET LOCAL idle_in_transaction_session_timeout = 1")  # type: ignore[attr-defined]  # of PostgreSQL's own
+                    while True:
+                        await asyncio.sleep(0.05)
+                        await transaction.rows("has_credentials")
+            assert await store.has_credentials() in (True, False)
+
+    asyncio.run(main())

@@ -1,0 +1,127 @@
+"""What comes over the network of a text's answer on PostgreSQL: never more than its limit, whatever the text makes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+from tests.store.catalogs import PATIENCE, Place
+from tests.store.databases import Databases
+from tests.store.joining import Worker, with_worker
+from tests.store.running import LOCAL, MOST, introduced, new_ground, somebody
+from tests.store.swallowing import SwallowingProxy
+from tools.postgres import PostgresServer
+
+from horae.errors import InvalidInput, StatementFailed
+from horae.store.catalog import Catalog
+from horae.store.postgres import running
+from horae.store.records import Rows
+from horae.store.vault import Identity
+
+LARGE = 4_000_000
+ROOM = 400_000
+"""Bytes for all that a store says and hears beside one answer."""
+RAISES = """DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = repeat('m', {size}),
+DETAIL = repeat('d', {size}), HINT = repeat('h', {size}); END $$"""
+ALICE = somebody("alice")
+
+
+@pytest.mark.parametrize("who", [ALICE, LOCAL], ids=lambda who: who.name)
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        (f"SELECT repeat('x', {LARGE}) AS a, 1 AS a", ("a", "a")),
+        (f"SELECT 1 AS first; SELECT repeat('x', {LARGE}) AS b FROM generate_series(1, 3)", ("b",)),
+    ],
+)
+def test_the_first_row_of_a_job_s_answer_is_sent_only_where_it_fits(
+    databases_18: Databases, who: Identity, text: str, columns: tuple[str, ...]
+) -> None:
+    async def body(worker: Worker, proxy: SwallowingProxy) -> None:
+        async with worker.joins() as joined:
+            await joined.run_text("SELECT 1", who, MOST)
+            before = proxy.received
+            rows = await joined.run_text(text, who, MOST)
+            assert (rows, rows.columns, rows.cut) == ([], columns, True)
+            assert proxy.received - before < ROOM
+
+    _through_a_proxy(databases_18, body)
+
+
+@pytest.mark.parametrize("code", ["P0001", "query_canceled", "assert_failure"])
+def test_what_a_text_raises_is_cut_before_it_is_sent(databases_18: Databases, code: str) -> None:
+    async def body(worker: Worker, proxy: SwallowingProxy) -> None:
+        async with worker.joins() as joined:
+            await joined.run_text("SELECT 1", ALICE, MOST)
+            before = proxy.received
+            with pytest.raises(StatementFailed) as caught:
+                await joined.run_text(RAISES.format(code=code, size=LARGE), ALICE, MOST)
+            said = caught.value.message
+            assert (len(said), said[:3], said[-3:]) == (20_004, "mmm", "ddd")
+            assert proxy.received - before < ROOM
+
+    _through_a_proxy(databases_18, body)
+
+
+@pytest.mark.parametrize("viewer", [False, True])
+def test_the_first_row_of_a_select_is_sent_only_where_it_fits(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch, viewer: bool
+) -> None:
+    monkeypatch.setattr(running, "LARGEST_SELECT", MOST)
+
+    async def body(worker: Worker, proxy: SwallowingProxy) -> None:
+        store = worker.store
+        assert isinstance(store, Catalog)
+        await store.driver.select("SELECT 1 AS a", 10, PATIENCE, False, viewer)
+        before = proxy.received
+        rows = await store.driver.select(f"SELECT repeat('x', {LARGE}) AS a", 10, PATIENCE, False, viewer)
+        assert (rows, rows.columns, rows.cut) == ([], ("a",), True)
+        assert proxy.received - before < ROOM
+        with suppress(InvalidInput):
+            await store.driver.select(f"SELECT repeat('x', {LARGE})::int", 10, PATIENCE, False, viewer)
+        assert proxy.received - before < ROOM
+
+    _through_a_proxy(databases_18, body)
+
+
+def test_a_login_that_may_not_create_roles_is_sent_no_more_either(
+    postgres_18: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("horae.store.postgres.plain_select.LARGEST_SELECT", MOST)
+    ground = new_ground(postgres_18, is_superuser=False)
+    ground.as_superuser(f"ALTER ROLE {ground.database} NOCREATEROLE")
+
+    async def main() -> tuple[Rows, int]:
+        async with SwallowingProxy(ground.url) as proxy:
+            store = Place("postgres", proxy.url).store()
+            await store.open()
+            try:
+                await store.select("SELECT 1 AS a", own=True)
+                before = proxy.received
+                text = f"SELECT n, repeat('x', {LARGE} * (n % 2)) AS a FROM generate_series(2, 5) n"
+                return await store.select(text, own=True), proxy.received - before
+            finally:
+                await store.close()
+
+    rows, received = asyncio.run(main())
+    assert (rows, rows.columns, rows.cut) == ([(2, "")], ("n", "a"), True)
+    assert received < ROOM
+
+
+def _through_a_proxy(databases: Databases, body: Callable[[Worker, SwallowingProxy], Awaitable[None]]) -> None:
+    """Runs `body(worker, proxy)` with a claimed run, on a catalog that is reached through a proxy that counts."""
+
+    url = databases.emptied()
+
+    async def main() -> None:
+        async with SwallowingProxy(url) as proxy:
+
+            async def whole(worker: Worker) -> None:
+                await introduced(worker.store, ALICE)
+                await body(worker, proxy)
+
+            await with_worker(Place("postgres", proxy.url), whole, tasks=("one", "two"))
+
+    asyncio.run(main())

@@ -1,0 +1,196 @@
+"""PostgreSQL that vanishes without a word: no packet says that a connection is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID, uuid4
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from tests.store.databases import Databases
+from tests.store.swallowing import SwallowingProxy
+
+from horae.errors import NotACatalog, StoreError, StoreUnavailable
+from horae.store.catalog import Catalog
+from horae.store.postgres import links, listening
+from horae.store.postgres.driver import PostgresDriver
+from horae.store.postgres.links import KEPT_ALIVE, kept_alive
+from horae.store.postgres.listening import lock_key
+from horae.store.postgres.pooling import LONGEST_PAUSE, _Attempt
+
+PATIENCE = 30.0
+
+
+def on_proxy(databases: Databases, body: Callable[[SwallowingProxy, Catalog], Awaitable[None]]) -> None:
+    url = databases.emptied()
+
+    async def main() -> None:
+        async with SwallowingProxy(url) as proxy:
+            store = Catalog(PostgresDriver(proxy.url, patience=PATIENCE))
+            await store.open()
+            try:
+                await asyncio.wait_for(body(proxy, store), 2 * PATIENCE)
+            finally:
+                await store.close()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(links, "ANSWER", 0.5)
+        patched.setattr(listening, "PROBE", 0.5)
+        asyncio.run(main())
+
+
+async def until(found: Callable[[], Awaitable[bool]]) -> None:
+    while not await found():
+        await asyncio.sleep(0.02)
+
+
+async def told(store: Catalog, seen: int) -> None:
+    """Hears of changes until that fails."""
+    while True:
+        seen = await store.changed(seen)
+
+
+def holders(databases: Databases, url: str, node: UUID) -> list[int]:
+    """The server's processes that hold a node's lock."""
+    rows = databases.server.execute(
+        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        f" AND ((classid::bigint << 32) | objid::bigint) = {lock_key(node)}",
+        str(conninfo_to_dict(url)["dbname"]),
+    )
+    return [int(row[0]) for row in rows]
+
+
+def test_a_verb_whose_packets_are_swallowed_gives_up_and_the_next_has_another_connection(
+    databases_18: Databases,
+) -> None:
+    async def body(proxy: SwallowingProxy, store: Catalog) -> None:
+        await store.now()
+        proxy.swallow(new=False)
+        with pytest.raises(StoreUnavailable, match="did not answer"):
+            await store.totals()
+        await store.totals()
+
+    on_proxy(databases_18, body)
+
+
+def test_connections_last_heard_before_one_went_unanswered_are_replaced_and_not_waited_for(
+    databases_18: Databases,
+) -> None:
+    async def body(proxy: SwallowingProxy, store: Catalog) -> None:
+        async with store.driver.transaction(), store.driver.transaction(), store.driver.transaction():
+            pass
+        proxy.swallow(new=False)
+        with pytest.raises(StoreUnavailable, match="did not answer"):
+            await store.totals()
+        for _ in range(8):
+            await store.totals()
+
+    on_proxy(databases_18, body)
+
+
+def test_a_commit_whose_packets_are_swallowed_leaves_its_outcome_unknown(databases_18: Databases) -> None:
+    async def body(proxy: SwallowingProxy, store: Catalog) -> None:
+        with pytest.raises(StoreUnavailable) as caught:
+            async with store.driver.transaction():
+                proxy.swallow(new=False)
+        assert caught.value.outcome_unknown
+
+    on_proxy(databases_18, body)
+
+
+def test_a_listener_that_is_half_open_is_replaced_at_a_heartbeat_and_has_its_lock_again(
+    databases_18: Databases,
+) -> None:
+    async def body(proxy: SwallowingProxy, store: Catalog) -> None:
+        node, url = uuid4(), proxy.direct
+        await store.join(node)
+        (before,) = holders(databases_18, url, node)
+        proxy.swallow(new=False)
+        assert holders(databases_18, url, node) == [before], "the server knows nothing of it"
+
+        async def beat() -> bool:
+            try:
+                return not (await store.heartbeat(node, {})).expelled
+            except StoreUnavailable:
+                return False
+
+        async def replaced() -> bool:
+            await until(beat)
+            held = holders(databases_18, url, node)
+            return bool(held) and held != [before]
+
+        await until(replaced)
+        seen = await store.changed(0)
+        assert await store.changed(seen, 0) == seen
+        async with store.driver.transaction() as transaction:
+            transaction.wake()
+        assert await store.changed(seen, PATIENCE) > seen
+
+    on_proxy(databases_18, body)
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["an error of ours", "any other"])
+def test_a_listener_that_fails_unexpectedly_says_so_to_whoever_waits_and_goes_on(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch, *, is_ours: bool
+) -> None:
+    url, node = databases_18.fresh(), uuid4()
+    database = conninfo_to_dict(url)["dbname"]
+
+    async def main() -> None:
+        store = Catalog(PostgresDriver(url))
+        await store.open()
+        await store.join(node)
+        seen = await store.changed(0)
+        if is_ours:
+            # As a catalog must not be, from the next connection on.
+            databases_18.server.execute(f"ALTER DATABASE \"{database}\" SET client_encoding = 'LATIN1'")
+        else:
+            monkeypatch.setattr(listening, "_TAKE", None)
+        (session,) = holders(databases_18, url, node)
+        databases_18.server.execute(f"SELECT pg_terminate_backend({session})")
+        with pytest.raises(NotACatalog if is_ours else StoreError, match="UTF-8" if is_ours else "hears of no change"):
+            await asyncio.wait_for(told(store, seen), PATIENCE)
+        databases_18.server.execute(f'ALTER DATABASE "{database}" RESET client_encoding')
+        monkeypatch.undo()
+
+        async def hears() -> bool:
+            try:
+                return await store.changed(0, 0) > 0 and bool(holders(databases_18, url, node))
+            except StoreError:
+                return False
+
+        await asyncio.wait_for(until(hears), PATIENCE)
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_what_an_address_says_of_keepalives_and_time_limits_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGCONNECT_TIMEOUT", raising=False)
+    plain = conninfo_to_dict(kept_alive("postgresql://u@h/d"))
+    assert {name: int(str(plain[name])) for name in KEPT_ALIVE} == KEPT_ALIVE
+    own = conninfo_to_dict(kept_alive("postgresql://u@h/d?keepalives=0&tcp_user_timeout=0&connect_timeout=3"))
+    assert (own["keepalives"], own["tcp_user_timeout"], own["connect_timeout"]) == ("0", "0", "3")
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "7")
+    assert "connect_timeout" not in conninfo_to_dict(kept_alive("postgresql://u@h/d"))
+
+
+def test_every_connection_has_the_keepalives(databases_18: Databases) -> None:
+    async def body(proxy: SwallowingProxy, store: Catalog) -> None:
+        driver = store.driver
+        assert isinstance(driver, PostgresDriver)
+        for pool in (driver._pool, driver._joining, driver._looks):
+            assert pool is not None
+            assert int(str(conninfo_to_dict(str(pool.conninfo))["keepalives_idle"])) == KEPT_ALIVE["keepalives_idle"]
+
+    on_proxy(databases_18, body)
+
+
+def test_a_pool_tries_to_connect_again_every_two_seconds_however_long_the_server_was_away() -> None:
+    attempt, now = _Attempt(timeout=float("inf")), 0.0
+    for _ in range(1000):
+        attempt.update_delay(now)
+        assert 0 < attempt.delay <= LONGEST_PAUSE
+        now += attempt.delay
+        assert not attempt.time_to_give_up(now)
