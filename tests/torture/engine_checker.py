@@ -30,6 +30,15 @@ Key = tuple[int, int, int]
 Span = tuple[float, float]
 
 
+def retried_by_owner(before: AttemptRow, after: AttemptRow) -> bool:
+    """Whether one node may have tried twice under one claim: after a failure, or after it lost `run.transaction`.
+
+    An attempt that its owner reports as lost has an error code; one that a take-over ends has none.
+    """
+    is_reported = before.state in ("FAILED", "TIMEOUT") or (before.state == "LOST" and before.code is not None)
+    return is_reported and before.node == after.node
+
+
 @dataclass
 class Journal:
     """What the crew did to the catalog, as far as a check has to know. Times are seconds since 1970."""
@@ -233,8 +242,8 @@ class Checker:
     # ---- fences and budgets ------------------------------------------------------------------------------------------
 
     def check_fences(self) -> None:
-        """Of two attempts of one task, the later has a higher fence, unless the earlier failed and was to be retried;
-        it began after the earlier had ended; and nothing follows a success."""
+        """Of two attempts of one task, the later has a higher fence, unless the owner itself ended the earlier one and
+        tried again; it began after the earlier had ended; and nothing follows a success."""
         for (number, position), attempts in self.attempts_of.items():
             run = self.evidence.runs[number]
             for (first, before), (second, after) in itertools.pairwise(attempts):
@@ -243,9 +252,7 @@ class Checker:
                     self.say(f"{which} leave a gap")
                 if before.state == "SUCCESS":
                     self.say(f"{which}: the first had succeeded")
-                if after.fence < before.fence or (
-                    after.fence == before.fence and before.state not in ("FAILED", "TIMEOUT")
-                ):
+                if after.fence < before.fence or (after.fence == before.fence and not retried_by_owner(before, after)):
                     self.say(f"{which}: {before.state} with fence {before.fence}, then fence {after.fence}")
                 if before.ended is not None and after.started < before.ended:
                     self.say(f"{which}: one ended at {before.ended}, the next began at {after.started}")

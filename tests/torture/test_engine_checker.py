@@ -19,6 +19,7 @@ from tests.torture.engine_checker import Checker, Journal
 from tests.torture.engine_soak import VERBS, Sample, verdict
 
 from horae import Every, Horae
+from horae.errors import StoreUnavailable
 from horae.testing.simulation import Simulation
 
 JOBS = ("plain", "single-one", "single-two", "most", "effect")
@@ -109,6 +110,28 @@ def one(name: str) -> str:
     return f"(SELECT min(run_no) FROM ({of_job(name)}))"
 
 
+def retried(case: Case, name: str, *, code: int | None, same_node: bool = True) -> None:
+    """A lost attempt before the one that succeeded, under the same claim."""
+    node = "node_uuid" if same_node else "zeroblob(16)"
+    number = one(name)
+    case.sql(f"UPDATE sys.task_attempts SET attempt_no = 2 WHERE run_no = {number}")
+    case.sql(
+        "INSERT INTO sys.task_attempts"
+        " (run_no, position, attempt_no, state, node_uuid, fence, started_at, ended_at, error_code)"
+        f" SELECT run_no, position, 1, 'LOST', {node}, fence, started_at, started_at, {code or 'NULL'}"
+        f" FROM sys.task_attempts WHERE run_no = {number}"
+    )
+    case.sql(f"UPDATE sys.task_runs SET attempts = 2, lost = 1 WHERE run_no = {number}")
+    run_uuid = case.first(f"SELECT job_run_uuid FROM sys.job_runs WHERE run_no = {number}")[0]
+    lines = case.lines()
+    for index, line in enumerate(lines):
+        words = line.split(" ")
+        if f"occ_{run_uuid}" in line:
+            words[4] = "2" if not words[4].endswith("\n") else "2\n"
+            lines[index] = " ".join(words)
+    case.write(lines)
+
+
 def again(case: Case, name: str) -> None:
     """A second attempt of one run that had succeeded, with a start of its own and without a new fence."""
     case.sql(
@@ -166,6 +189,11 @@ TAMPERINGS: dict[str, tuple[Callable[[Case], None], str]] = {
         "has tasks ['SUCCESS']",
     ),
     "a second try after a success": (lambda c: again(c, "plain"), "the first had succeeded"),
+    "a take-over without a new fence": (lambda c: retried(c, "plain", code=None), "LOST with fence 1, then fence 1"),
+    "a retry by another node without a new fence": (
+        lambda c: retried(c, "plain", code=StoreUnavailable.number, same_node=False),
+        "LOST with fence 1, then fence 1",
+    ),
     "at most once, twice": (lambda c: again(c, "most"), "is delivered at most once"),
     "an effect that is missing": (
         lambda c: c.sql("DELETE FROM sys.effects WHERE rowid = 1"),
@@ -191,6 +219,12 @@ def test_the_checker_sees(what: str, case: Case) -> None:
     case.journal = Journal(dict(case.journal.disabled_at))
     tamper(case)
     assert problem in "\n".join(case.check())
+
+
+def test_the_checker_accepts_an_owner_that_tries_again_after_it_lost_its_transaction(case: Case) -> None:
+    case.journal = Journal(dict(case.journal.disabled_at))
+    retried(case, "plain", code=StoreUnavailable.number)
+    assert case.check() == []
 
 
 def test_the_guards_of_a_file_refuse_moves_that_the_tables_do_not_know(tmp_path: Path, sound: Case) -> None:
