@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.world import GUARD, after, oldest_first, simulate
+from tests.engine.world import GUARD, after, oldest_first, simulate, until
 
 from horae import Cron, Every, Horae, Queue, Retry, Run, Window
 from horae.control.queries import Queries
@@ -175,16 +175,19 @@ def test_a_time_that_has_its_run_already_says_how_that_run_is() -> None:
 
 def test_a_thread_that_was_left_behind_keeps_the_next_run_from_starting(tmp_path: Path) -> None:
     app = Horae(f"sqlite:///{tmp_path / 'horae.db'}", node="north")
-    go_on = threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
-    @app.job("deaf", Every("1h"), task_timeout="30ms", cancel_grace="30ms")
+    @app.job("deaf", Every("1h"), cancel_grace="30ms")
     def work() -> None:
+        begun.set()
         go_on.wait(GUARD)
 
     async def main() -> None:
         await app.open()
         try:
             run = await app.trigger("deaf")
+            await until(begun.is_set)
+            await app.cancel(run)
             async with asyncio.timeout(GUARD):
                 while not await app.home.call(lambda kept: kept.threads()):
                     await asyncio.sleep(0.005)

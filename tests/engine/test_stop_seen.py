@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.engine import process_tasks
-from tests.engine.world import GUARD, ended, only_report, simulate, tasks, until
+from tests.engine.world import GUARD, ended, expire, only_report, running, simulate, tasks, until
 
 from horae import Cancelled, Every, Horae, HoraeError, Retry, Run
 from horae.core.report import Report
@@ -254,17 +254,23 @@ def test_a_run_that_saw_that_another_replaces_it_and_returns_is_cancelled(tmp_pa
 def test_a_task_timeout_stays_a_timeout_whatever_the_task_says(tmp_path: Path, *, says_done: bool) -> None:
     app = make(tmp_path)
 
-    @app.job("a", None, task_timeout="50ms", retry=Retry(1, "0s"))
+    begun = threading.Event()
+
+    @app.job("a", None, task_timeout="1h", retry=Retry(1, "0s"))
     def work(run: Run) -> str:
         if run.attempt == 1:
+            begun.set()
             wait_for_stop(run)
             if says_done:
                 run.done()
         return "value"
 
     async def main() -> Report:
-        async with app:
-            return await ended(app, await app.trigger("a"))
+        async with running(app) as engine:
+            run_id = await app.trigger("a")
+            await until(begun.is_set)
+            expire(engine)
+            return await ended(app, run_id)
 
     report = asyncio.run(main())
     assert [str(each.state) for each in report.tasks[0].attempts] == ["TIMEOUT", "SUCCESS"]
@@ -277,12 +283,19 @@ def test_a_task_timeout_stays_a_timeout_whatever_the_task_says(tmp_path: Path, *
 def test_an_execution_timeout_ends_a_run_cancelled_unless_its_last_task_is_done(
     tmp_path: Path, work: Callable[[Run], Any], outcome: str, reason: str | None
 ) -> None:
-    app = make(tmp_path)
-    app.job("a", None, execution_timeout="100ms")(work)
+    app, begun = make(tmp_path), threading.Event()
+
+    @app.job("a", None, execution_timeout="1h")
+    def begins(run: Run) -> Any:
+        begun.set()
+        return work(run)
 
     async def main() -> Report:
-        async with app:
-            return await ended(app, await app.trigger("a"))
+        async with running(app) as engine:
+            run_id = await app.trigger("a")
+            await until(begun.is_set)
+            expire(engine)
+            return await ended(app, run_id)
 
     report = asyncio.run(main())
     assert (report.outcome, report.run.reason) == (outcome, reason)

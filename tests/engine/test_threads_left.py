@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.engine import process_tasks
-from tests.engine.world import GUARD, ended, simulate, states, until
+from tests.engine.world import GUARD, ended, expire, simulate, states, until
 
 from horae import Every, Horae, Retry, Run
 from horae.control.doctor import examine
@@ -53,18 +53,26 @@ def deaf() -> Any:
 
 def make(tmp_path: Path, deaf: Deaf, **policies: Any) -> Horae:
     app = Horae(f"sqlite:///{tmp_path / 'horae.db'}", node="north")
-    app.job("a", None, task_timeout="30ms", cancel_grace="30ms", **policies)(deaf.work)
+    app.job("a", None, task_timeout="1h", cancel_grace="30ms", **policies)(deaf.work)
     return app
 
 
 @asynccontextmanager
 async def opened(app: Horae, deaf: Deaf) -> AsyncIterator[Engine]:
+    """While it is open, the time of the first copy is over as soon as that has begun."""
     engine = await app.open()
+    first = asyncio.create_task(out_of_time(engine, deaf))
     try:
         yield engine
     finally:
+        first.cancel()
         deaf.go_on.set()
         await app.shut()
+
+
+async def out_of_time(engine: Engine, deaf: Deaf) -> None:
+    await until(lambda: bool(deaf.begun))
+    expire(engine)
 
 
 async def no_threads(app: Horae) -> None:
@@ -126,7 +134,7 @@ def test_a_retry_beside_a_sibling_that_runs_waits_for_the_thread_too(tmp_path: P
     job = app.job("a", None, mode="parallel", retry=Retry(1, "0s"), cancel_grace="30ms")
     sibling = threading.Event()
 
-    @job.task(task_timeout="30ms")
+    @job.task(task_timeout="1h")
     def first(run: Run) -> str:
         return deaf.work(run)
 
@@ -186,7 +194,7 @@ def test_replace_starts_beside_a_thread_that_does_not_stop(tmp_path: Path, deaf:
 @pytest.mark.parametrize("how", ["cancel", "execution timeout"])
 def test_a_thread_that_ignores_a_cancel_or_the_runs_timeout_counts_too(tmp_path: Path, deaf: Deaf, how: str) -> None:
     app = Horae(f"sqlite:///{tmp_path / 'horae.db'}")
-    limit = "50ms" if how == "execution timeout" else None
+    limit = "1h" if how == "execution timeout" else None
     app.job("a", None, overlap="skip", cancel_grace="30ms", execution_timeout=limit)(deaf.work)
 
     async def main() -> None:
@@ -222,6 +230,7 @@ def test_a_node_that_stops_leaves_no_marker_and_its_run_goes_on_elsewhere(tmp_pa
     async def first() -> str:
         engine = await app.open()
         run_id = await app.trigger("a")
+        await out_of_time(engine, deaf)
         await until(lambda: engine.ledger.leftovers == 1)
         await app.shut()
         return run_id

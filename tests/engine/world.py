@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from horae import Horae
 from horae.core.duration import parse_duration
 from horae.core.report import Report, TaskRow
+from horae.engine.engine import Engine
 from horae.store.port import RunRecord
 from horae.testing.simulation import Simulation, Started
 
@@ -98,6 +100,28 @@ async def ended(app: Horae, run_id: str) -> Report:
         while (report := await app.report(run_id)).run.completed_at is None:
             await asyncio.sleep(0.005)
     return report
+
+
+@asynccontextmanager
+async def running(app: Horae) -> AsyncIterator[Engine]:
+    """The engine of an app that runs on real time, as long as the block lasts."""
+    engine = await app.open()
+    try:
+        yield engine
+    finally:
+        await app.shut()
+
+
+def expire(engine: Engine) -> None:
+    """Lets the time of all that is under way be over, as if its timeout had passed. What starts later has all of its
+    own: a limit in real time would also cut the attempt that a test wants to succeed."""
+    for run in engine.ledger.runs.values():
+        if run.expires is not None:
+            run.expires = 0.0
+        for attempt in run.attempts.values():
+            if attempt.expires is not None:
+                attempt.expires = 0.0
+    engine.runner.expire_due()
 
 
 async def until(condition: Callable[[], bool]) -> None:

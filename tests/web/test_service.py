@@ -67,15 +67,18 @@ def test_health_is_red_when_a_slot_is_due_and_nobody_decides(tmp_path: Path) -> 
 def test_health_is_degraded_while_a_thread_works_past_its_stop_and_names_it_to_those_who_may_see_it(
     tmp_path: Path,
 ) -> None:
-    go_on = threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     def deaf() -> None:
+        begun.set()
         go_on.wait(60)
 
     try:
         with serving(f"sqlite:///{tmp_path}/horae.db") as served, served.client() as client:
-            served.app.job("deaf", None, task_timeout="20ms", cancel_grace="20ms")(deaf)
+            served.app.job("deaf", None, cancel_grace="20ms")(deaf)
             run_id = served.app.sync.trigger("deaf")
+            assert begun.wait(60)
+            served.app.sync.cancel(run_id)
             found = eventually(lambda: next((r for r in [client.get("/healthz")] if r.json()["status"] != "ok"), None))
             told = found.json()
             reasons = ["1 thread working past a stop"]

@@ -69,7 +69,7 @@ class Runner(Stopping):
         self.owner: Owner
         self.opener: Callable[[LiveRun, float, bool], AbstractAsyncContextManager[Joined]]
         self.printing = Printing(self._loop, lambda chunk: self.owner.keep_output(chunk))
-        self._watch = Watch(self._loop, self._expire_due)
+        self._watch = Watch(self._loop, self.expire_due)
         self._tasks: set[asyncio.Task[None]] = set()
         self._pid = os.getpid()
 

@@ -89,7 +89,7 @@ class Stopping(Part):
         fault = Fault(f"did not stop when asked to ({reason}), and was given up", None)
         self._finish(attempt, AttemptState.FAILED, fault=fault)
 
-    def _expire_due(self) -> float | None:
+    def expire_due(self) -> float | None:
         """Stops what has run out of time; returns when the next does."""
         now = self._loop.time()
         upcoming: list[float] = []
