@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -38,8 +39,15 @@ def children() -> list[int]:
     """Processes of text that this one has started and that have not ended."""
     found: list[int] = []
     for task in Path("/proc/self/task").iterdir():
-        found += [int(pid) for pid in (task / "children").read_text().split()]
-    return [pid for pid in found if is_alive(pid) and b"text_child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        with suppress(OSError):  # the thread has ended meanwhile
+            found += [int(pid) for pid in (task / "children").read_text().split()]
+    return [pid for pid in found if is_alive(pid) and is_of_text(pid)]
+
+
+def is_of_text(pid: int) -> bool:
+    with suppress(OSError):  # it has ended meanwhile
+        return b"text_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def test_texts_without_end_hold_up_no_drop_and_no_end_of_the_node(place: Place) -> None:

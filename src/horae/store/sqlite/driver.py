@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Event
 from time import monotonic, time_ns
@@ -382,7 +382,8 @@ class SqliteDriver:
             pause = min(pause * 1.5, 0.02)
 
 
-def prepared_statements() -> dict[str, str]:
+@cache
+def prepared_statements() -> Mapping[str, str]:
     """The catalog's statements, with parameters as SQLite has them."""
     return {name: _prepared(each) for name, each in statements("sqlite").items()}
 

@@ -113,7 +113,7 @@ class SqliteMigrator:
 
     def __init__(self, connection: apsw.Connection, path: str, now: int, *, injected: bool) -> None:
         self._connection = connection
-        self._now = now
+        self.now = now
         self.place = shown(path)
         self.clock = None if injected else now
 
@@ -140,7 +140,7 @@ class SqliteMigrator:
             self._connection.execute(text).fetchall()
 
     async def record(self, number: int, name: str, digest: str, min_reader: int) -> None:
-        row = (number, name, digest, min_reader, self._now)
+        row = (number, name, digest, min_reader, self.now)
         self._all(
             "INSERT INTO sys.schema_migrations (number, name, digest, min_reader, applied_at) VALUES (?, ?, ?, ?, ?)",
             row,
