@@ -107,7 +107,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     DRIVER: (
         "store/postgres/driver.py PostgresDriver._open: Connection.connect(self._address, autocommit=True)",
-        "store/postgres/listening.py Listener._run: Connection.connect(self._url, autocommit=True)",
+        "store/postgres/listening.py Listener._run: LockHolder.connect(self._url, autocommit=True)",
     ),
     "connect_timeout; its statements end by the limits of their job": (
         (

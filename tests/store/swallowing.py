@@ -25,15 +25,18 @@ class SwallowingProxy:
         self.received = 0
         """Bytes that the server has sent on all of them."""
         self._swallows_new = False
+        self._answers_only = False
         self._links: list[_Link] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
-    def swallow(self, *, new: bool) -> None:
-        """From now on nothing arrives on the connections there are; with `new`, on none that comes either."""
+    def swallow(self, *, new: bool, answers_only: bool = False) -> None:
+        """From now on nothing arrives on the connections there are; with `new`, on none that comes either. With
+        `answers_only` the server still hears all that is said, and nobody hears the server."""
         self._swallows_new = new
+        self._answers_only = answers_only
         for link in self._links:
-            link.swallows = True
+            link.swallows, link.answers_only = True, answers_only
 
     def pass_on(self) -> None:
         """New connections work again. Those that were swallowed stay as they are: what was sent is lost."""
@@ -57,12 +60,14 @@ class SwallowingProxy:
         assert task is not None
         self._tasks.add(task)
         self.opened += 1
-        link = _Link(swallows=self._swallows_new)
+        link = _Link(swallows=self._swallows_new, answers_only=self._answers_only)
         self._links.append(link)
         try:
             far_reader, far_writer = await _connected(*self._to)
             try:
-                await asyncio.gather(link.pump(reader, far_writer), link.pump(far_reader, writer, self._count))
+                await asyncio.gather(
+                    link.pump(reader, far_writer, is_answer=False), link.pump(far_reader, writer, self._count)
+                )
             finally:
                 far_writer.close()
         except asyncio.CancelledError:
@@ -81,18 +86,27 @@ async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asynci
 
 
 class _Link:
-    def __init__(self, *, swallows: bool) -> None:
+    def __init__(self, *, swallows: bool, answers_only: bool) -> None:
         self.swallows = swallows
+        self.answers_only = answers_only
 
     async def pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: Callable[[int], None] = lambda _: None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        count: Callable[[int], None] = lambda _: None,
+        *,
+        is_answer: bool = True,
     ) -> None:
         """Neither the end of a connection nor a reset is passed on once packets are swallowed."""
         with suppress(ConnectionError):
             while piece := await reader.read(PIECE):
                 count(len(piece))
-                if not self.swallows:
+                if self._passes(is_answer=is_answer):
                     writer.write(piece)
                     await writer.drain()
-        if not self.swallows:
+        if self._passes(is_answer=is_answer):
             writer.close()
+
+    def _passes(self, *, is_answer: bool) -> bool:
+        return not self.swallows or (self.answers_only and not is_answer)

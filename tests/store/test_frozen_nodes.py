@@ -9,17 +9,21 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from tests.store.databases import Databases
 
 from horae.core.job import JobSpec, TaskSpec
+from horae.core.lifecycle import AttemptState
 from horae.errors import StoreConflict, StoreUnavailable
 from horae.store.catalog import Catalog
-from horae.store.postgres import limits
+from horae.store.postgres import driver, limits
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.records import Admission, Capacity, Dispatched, Origin
+from horae.store.postgres.pooling import Connection
+from horae.store.postgres.transaction import PLANNING
+from horae.store.records import Admission, AttemptEnd, Capacity, Dispatched, Origin, Settlement
 
 GUARD = 60.0
 """Real seconds after which something waits for a lock, however slow the machine is."""
@@ -159,30 +163,113 @@ def test_every_connection_has_limits_and_a_transaction_that_a_task_joins_its_own
 
     async def main() -> None:
         async with opened(url) as store:
-            driver = store.driver
-            assert isinstance(driver, PostgresDriver)
+            database = store.driver
+            assert isinstance(database, PostgresDriver)
             ordinary = ("5s", "8s", "1min")
-            async with driver.transaction() as transaction:
+            async with database.transaction() as transaction:
                 assert await transaction.raw(shown) == [ordinary]
                 assert await transaction.raw("SELECT current_setting('transaction_timeout')") == [("1min",)]
-            async with driver.transaction(write=False) as transaction:
+                # An answer that the other machine does not acknowledge is not repeated for a quarter of an hour.
+                assert await transaction.raw("SELECT current_setting('tcp_user_timeout')") == [("10000",)]
+            async with database.transaction(write=False) as transaction:
                 assert await transaction.raw(shown) == [ordinary]
-            async with driver.looking() as transaction:
+            async with database.looking() as transaction:
                 assert await transaction.raw(shown) == [ordinary]
-            async with driver.migration() as migrator:
+            async with database.migration() as migrator:
                 await migrator.run("SELECT 1")
                 assert await migrator._transaction.raw(shown) == [("1min", "10s", "6h")]
-            async with driver.joined(77.0) as transaction:
+            async with database.joined(77.0) as transaction:
                 assert list(await transaction.foreign(shown)) == [("77s", "0", "0")]
                 await transaction.conclude()
                 assert await transaction.raw(shown) == [ordinary]
-            async with driver.joined(5.0) as transaction:
+            async with database.joined(5.0) as transaction:
                 # What a text may have set is taken back before the connection is used again.
                 await transaction.foreign("SELECT set_config('lock_timeout', '99s', false)")
-            async with driver.joined(5.0) as transaction:
+            async with database.joined(5.0) as transaction:
                 assert await transaction.raw("SELECT current_setting('lock_timeout')") == [("8s",)]
 
     asyncio.run(main())
+
+
+class Stops:
+    """Has a connection stop for good after one of the things it waits for, as a process does that is frozen there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waited = 0
+        self.after: int | None = None
+        self.stopped = asyncio.Event()
+        self.session = 0
+        wait = Connection.wait
+
+        async def waits(connection: Connection, *given: Any, **more: Any) -> Any:
+            try:
+                return await wait(connection, *given, **more)
+            finally:
+                self.waited += 1
+                if self.waited == self.after:
+                    self.session = connection.info.backend_pid
+                    self.stopped.set()
+                    await asyncio.Event().wait()
+
+        monkeypatch.setattr(Connection, "wait", waits)
+
+
+@pytest.mark.parametrize("version", [16, 18])
+def test_wherever_a_settlement_stops_the_server_ends_its_transaction(
+    version: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    databases: Databases = request.getfixturevalue(f"databases_{version}")
+    url, node = databases.emptied(), uuid4()
+    # Only how long it stands still is to end it; a transaction is not to be too long as a whole.
+    monkeypatch.setattr(driver, "WHOLE", 3600)
+    monkeypatch.setattr(driver, "PLANNING", (*PLANNING, "SET idle_in_transaction_session_timeout = '300ms'"))
+
+    async def main() -> int:
+        async with opened(url) as store:
+            await store.join(node)
+            specs = [JobSpec(f"job-{number}", None, (*ONE, TaskSpec("two"))) for number in range(2)]
+            await store.define(specs)
+            await store.admit([Admission(spec.name, Origin.TRIGGER, "local") for spec in specs])
+            claims = (await store.dispatch(Capacity(str(node), 9))).claims
+        settlements = [
+            Settlement(claim.run_id, claim.run_no, claim.fence, (AttemptEnd(0, 1, AttemptState.SUCCESS),))
+            for claim in claims
+        ]
+        for place in range(1, 100):
+            if await ended_after(place, settlements):
+                return place
+        raise AssertionError("there is no end of it")
+
+    async def ended_after(place: int, settlements: list[Settlement]) -> bool:
+        """Whether the settlement was over before it waited so often. It is stopped there, and the others do it anew."""
+        store = Catalog(PostgresDriver(url, connections=1))
+        await store.open()
+        with monkeypatch.context() as patched:
+            stops = Stops(patched)
+            stops.after = place
+            settling = asyncio.create_task(store.settle(node, settlements))
+            stopping = asyncio.create_task(stops.stopped.wait())
+            await asyncio.wait({settling, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not stops.stopped.is_set() and isinstance(settling.exception(), StoreUnavailable):
+                # The machine was so slow that it stood still too long elsewhere.
+                await store.close()
+                return await ended_after(place, settlements)
+            if stops.stopped.is_set():
+                async with asyncio.timeout(GUARD):
+                    while in_transaction(databases, stops.session):
+                        await asyncio.sleep(0.05)
+            settling.cancel()
+            stopping.cancel()
+            await asyncio.gather(settling, stopping, return_exceptions=True)
+        await store.close()
+        return not stops.stopped.is_set()
+
+    assert asyncio.run(main()) > 8
+
+
+def in_transaction(databases: Databases, session: int) -> bool:
+    asked = f"SELECT 1 FROM pg_stat_activity WHERE pid = {session} AND xact_start IS NOT NULL"
+    return bool(databases.server.execute(asked))
 
 
 def test_a_transaction_that_stood_still_too_long_is_the_stores_failure(databases_18: Databases) -> None:

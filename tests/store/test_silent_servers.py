@@ -11,13 +11,14 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.store.databases import Databases
 from tests.store.swallowing import SwallowingProxy
 
+from horae.core.liveness import SILENCE
 from horae.errors import NotACatalog, StoreError, StoreUnavailable
 from horae.store.catalog import Catalog
 from horae.store.postgres import links, listening
-from horae.store.postgres.driver import PostgresDriver
+from horae.store.postgres.driver import PostgresDriver, _configure
 from horae.store.postgres.links import KEPT_ALIVE, kept_alive
 from horae.store.postgres.listening import lock_key
-from horae.store.postgres.pooling import LONGEST_PAUSE, _Attempt
+from horae.store.postgres.pooling import LONGEST_PAUSE, Connection, _Attempt
 
 PATIENCE = 30.0
 
@@ -130,6 +131,36 @@ def test_a_listener_that_is_half_open_is_replaced_at_a_heartbeat_and_has_its_loc
     on_proxy(databases_18, body)
 
 
+def test_a_node_that_only_hears_nothing_keeps_its_lock_until_it_has_another_connection(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "2")
+
+    async def body(proxy: SwallowingProxy, store: Catalog) -> None:
+        node, url = uuid4(), proxy.direct
+        await store.join(node)
+        (before,) = holders(databases_18, url, node)
+        proxy.swallow(new=True, answers_only=True)
+        opened = proxy.opened
+        store.driver.keep_locks()
+
+        async def gives_up() -> bool:
+            # The pool connects for nobody meanwhile: these are the listening connection's tries.
+            return proxy.opened > opened + 1
+
+        await until(gives_up)
+        assert holders(databases_18, url, node) == [before]
+        proxy.pass_on()
+
+        async def replaced() -> bool:
+            held = holders(databases_18, url, node)
+            return bool(held) and held != [before]
+
+        await until(replaced)
+
+    on_proxy(databases_18, body)
+
+
 @pytest.mark.parametrize("is_ours", [True, False], ids=["an error of ours", "any other"])
 def test_a_listener_that_fails_unexpectedly_says_so_to_whoever_waits_and_goes_on(
     databases_18: Databases, monkeypatch: pytest.MonkeyPatch, *, is_ours: bool
@@ -164,6 +195,38 @@ def test_a_listener_that_fails_unexpectedly_says_so_to_whoever_waits_and_goes_on
         await store.close()
 
     asyncio.run(main())
+
+
+def test_the_server_does_not_end_the_session_with_a_node_s_lock_before_the_node_s_work_is_late(
+    databases_18: Databases,
+) -> None:
+    """A lock that falls free says that the node is gone. One that is cut off lives, and works until it is late."""
+    url, found = databases_18.emptied(), dict[str, str]()
+
+    async def main() -> None:
+        asked: list[Connection] = []
+        is_heard = asyncio.Event()
+
+        async def configure(connection: Connection) -> None:
+            await _configure(connection)
+            asked.append(connection)
+
+        async def heard() -> None:
+            for name in ("tcp_keepalives_idle", "tcp_user_timeout"):
+                rows = await (await asked[-1].execute(f"SELECT current_setting('{name}')".encode())).fetchall()
+                found[name] = str(rows[0][0])
+            is_heard.set()
+
+        listener = listening.Listener(url, "here", configure, heard, PATIENCE)
+        await listener.open()
+        try:
+            await asyncio.wait_for(is_heard.wait(), PATIENCE)
+        finally:
+            await listener.close()
+
+    asyncio.run(main())
+    assert found["tcp_user_timeout"] == "0"
+    assert int(found["tcp_keepalives_idle"]) > 10 * SILENCE
 
 
 def test_what_an_address_says_of_keepalives_and_time_limits_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

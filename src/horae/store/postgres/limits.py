@@ -30,8 +30,13 @@ LIMITS = (
     "SET tcp_keepalives_idle = 5",
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
+    # Probes are not sent while an answer of the server's own is on its way, which the system would repeat for minutes.
+    "SET tcp_user_timeout = 10000",
 )
 """Of each session, from its start on."""
+PATIENT = "SET tcp_keepalives_idle = 900; SET tcp_user_timeout = 0"
+"""Of the session that holds liveness locks. A lock that falls free says that its process is gone. Where packets are
+swallowed the process lives, and works until its heartbeat is late: its lock must not fall free before that."""
 MIGRATING = (
     f"SET LOCAL idle_in_transaction_session_timeout = '{LONG_STILL}s'; SET LOCAL lock_timeout = '10s';"
     " SET LOCAL statement_timeout = '6h'"

@@ -7,7 +7,9 @@ PROBE seconds; one that does not is replaced, and its locks are taken from the s
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -19,6 +21,7 @@ import psycopg
 
 from horae.errors import StoreUnavailable
 from horae.store.driver import Row
+from horae.store.postgres.limits import PATIENT
 from horae.store.postgres.links import PROBE
 from horae.store.postgres.pooling import Connection
 
@@ -35,6 +38,24 @@ WHERE locktype = 'advisory' AND objsubid = 1 AND pid = %s AND (classid::bigint <
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 """Ends the session this process had before, if it holds that lock still. Its login may always end its own sessions."""
+
+
+class LockHolder(Connection):
+    """The connection that holds liveness locks. Where its server does not answer it is left standing, without a word:
+    one that only its answers are lost of would free the locks, and others take a node for gone that works on."""
+
+    left: socket.socket | None = None
+    """What was left standing. Whoever closes it says that the connection is over."""
+
+    def _leave(self) -> None:
+        number = self.pgconn.socket
+        self.left = left = socket.socket(fileno=os.dup(number))
+        if left.family in (socket.AF_INET, socket.AF_INET6):
+            # The system, too, would say so when its probes are not answered.
+            left.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
+        with socket.socket() as nowhere:
+            os.dup2(nowhere.fileno(), number)
+            super()._leave()
 
 
 class Listener:
@@ -63,6 +84,8 @@ class Listener:
         self._wishes: list[tuple[str, UUID, asyncio.Future[bool]]] = []
         self._probed = False
         self._waiting: asyncio.Future[None] | None = None
+        self._left: list[socket.socket] = []
+        """Connections that were left standing since one was last made."""
         self._session: int | None = None
         """The server's process for the last connection, which may outlive it."""
         self.fault: Exception | None = None
@@ -88,6 +111,7 @@ class Listener:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+        self._forsake()
         self._held.clear()
         self._ready.clear()
 
@@ -135,11 +159,13 @@ class Listener:
         while True:
             connected = monotonic()
             try:
-                connection = await Connection.connect(self._url, autocommit=True)
+                connection = await LockHolder.connect(self._url, autocommit=True)
                 try:
                     await self._listen(connection)
                 finally:
                     await connection.close()
+                    if connection.left is not None:
+                        self._left.append(connection.left)
             except (psycopg.Error, OSError):
                 pass
             except Exception as error:  # noqa: BLE001 - a task that ends silently would leave the node deaf for ever
@@ -154,9 +180,11 @@ class Listener:
     async def _listen(self, connection: Connection) -> None:
         connection.answer_limit = PROBE
         await self._configure(connection)
+        await connection.execute(PATIENT)
         await connection.execute("LISTEN horae")
         self._locked = set()
         await self._take_missing(connection)
+        self._forsake()
         self._session = connection.info.backend_pid
         heard: list[psycopg.Notify] = []
         connection.add_notify_handler(heard.append)
@@ -173,6 +201,10 @@ class Listener:
             if heard:
                 heard.clear()
                 await self._fire()
+
+    def _forsake(self) -> None:
+        while self._left:
+            self._left.pop().close()
 
     async def _take_missing(self, connection: Connection) -> None:
         """Takes what is to be held and is not. A session that this process lost may have it still: the server knows

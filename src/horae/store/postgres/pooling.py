@@ -6,13 +6,15 @@ does."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncPipeline, Error
+from psycopg.generators import send
 from psycopg.waiting import Ready, Wait
 from psycopg_pool import AsyncConnectionPool
 from psycopg_pool.base import AttemptWithBackoff
@@ -55,17 +57,64 @@ class Connection(AsyncConnection[Row]):
             work = _promptly(gen, self.pgconn.socket, lambda: self.answer_limit)
             answer = await super().wait(work, *how, **else_how)
         except Unanswered:
-            self.pgconn.finish()
+            self._leave()
             if self.trust is not None:
                 self.trust.was_unanswered()
             raise
         self.heard_at = monotonic()
         return answer
 
+    def _leave(self) -> None:
+        """Ends a connection whose server does not answer."""
+        self.pgconn.finish()
+
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncIterator[AsyncPipeline]:
+        if self._pipeline is None:
+            self._pipeline = _Pipeline(self)
+        try:
+            async with super().pipeline() as pipeline:
+                yield pipeline
+        finally:
+            if self._pipeline is not None and self._pipeline.level == 0:
+                self._pipeline = None
+
     async def _try_cancel(self, *, timeout: float = CANCELLED) -> None:
         """A statement that nobody waits for any more is not waited for long either."""
         self.answer_limit = CANCELLED
         await super()._try_cancel(timeout=min(timeout, CANCELLED))
+
+
+class _Pipeline(AsyncPipeline):
+    """Has the server count, after each statement, how long the transaction stands still: what ends with Sync lets it
+    begin to, what comes after that ends it. Of a process that freezes between two statements it would never know
+    otherwise, and psycopg's own asks for a flush after the last Sync, which ends the counting too.
+    """
+
+    def _communicate_gen(self) -> Generator[Any, Any, None]:
+        self._sync_once()
+        yield from super()._communicate_gen()
+
+    def _exit_gen(self) -> Generator[Any, Any, None]:
+        failure: Error | None = None
+        try:
+            yield from self._communicate_gen()
+        except Error as error:
+            # What comes after it failed only because of it.
+            failure = error
+        is_sent = not self.command_queue
+        try:
+            if is_sent and self.result_queue:
+                yield from send(self.pgconn)
+            yield from self._fetch_gen(flush=not is_sent)
+        except Error as error:
+            failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _sync_once(self) -> None:
+        if self.command_queue and self.command_queue[-1] != self.pgconn.pipeline_sync:
+            self._enqueue_sync()
 
 
 def _promptly(
