@@ -16,6 +16,9 @@ WITHOUT_ARGUMENTS = {"wait", "join", "result", "get", "acquire", "getconn", "com
 """Methods that wait for ever unless they are told for how long."""
 FOR_EVER = {"recv", "recv_into", "sendall", "accept", "create_connection", "open_connection", "urlopen", "connect"}
 """Functions and methods that wait for ever, whatever else they are told, without a timeout."""
+OF_THE_SYSTEM = {"waitpid", "waitid", "read", "select", "flock", "lockf", "getaddrinfo"}
+"""Functions of os, select, fcntl and socket that wait for ever, unless an argument says that they do not wait."""
+NOT_WAITING = ("WNOHANG", "LOCK_NB")
 WITH_TIMEOUT = {"run", "call", "check_call", "check_output"}
 """Functions of subprocess that wait for a program's end."""
 DEADLINES = {"timeout", "timeout_at"}
@@ -86,6 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "engine/engine.py Engine._bounded: self._forced.wait()",
     ),
     STORE: (
+        "app/home.py Home.store: asyncio.shield(self._opening)",
         "store/bundling.py Bundle.open_until_end: with self._stack",
         "engine/delivery.py Delivery._turn: with self._taking",
         "engine/delivery.py Delivery.finish: with self._taking",
@@ -111,9 +115,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "connect_timeout; its statements end by the limits of their job": (
         (
-            "store/postgres/target.py PostgresTarget.run_text: AsyncConnection.connect(self._url, autocommit=True,"
-            " connect_timeout=10, row_factory=tuple_row)"
+            "store/postgres/target.py PostgresTarget.run_text: AsyncConnection.connect(kept_alive(self._url),"
+            " autocommit=True, connect_timeout=10, row_factory=tuple_row)"
         ),
+        "store/postgres/target.py PostgresTarget._executed: async for cursor.stream(sql.encode())",
     ),
     "a statement whose connection is told to stop at every few steps; nobody else may touch that before": (
         "store/sqlite/looking.py SqliteLook._within_thread: asyncio.wait([thread])",
@@ -138,6 +143,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runners/output.py _output: current.get()",
     ),
     ANOTHERS_WORK: (
+        "app/reaching.py Reach.store: asyncio.shield(self._asking)",
+        (
+            "app/ticker.py Ticker.__aiter__: home.wait_for(partial(self._next, None if tick is None else"
+            " tick.scheduled_time))"
+        ),
+        "cli/sql.py _here.work: async for Session(service).results(text, each=each, progress=progress)",
+        "security/defined.py Defined.finish: async for again()",
+        "security/executed.py Executed.finish: async for again()",
+        "web/sharing.py Shared.get: asyncio.shield(task)",
         "cli/opening.py LocalCatalog._awaited.asked: await question",
         "control/commands.py Asking._asked: await repeated(verb) if self._alone else verb()",
         "control/commands.py Definer.define: await answer",
@@ -155,6 +169,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runners/waiting.py awaited: answer.result()",
     ),
     OF_A_TASK: (
+        "runners/command.py CommandHandle.result: asyncio.shield(self._life)",
         "engine/hooks.py Caller._called: await answer",
         "engine/hooks.py Caller._called: await value",
         "engine/runner.py Runner._await: await function() if run is None else function(run)",
@@ -167,6 +182,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runners/command.py _stopping: stop.wait()",
     ),
     KILLED: (
+        "runners/process.py Process._bury: os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)",
         "runners/calculators.py Calculators.close: await self._all_gone",
         "store/sqlite/apart.py Apart.close: process.wait()",
         "store/sqlite/apart.py TextProcess.bury: self.wait()",
@@ -177,6 +193,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runners/processes.py Processes.close: await self._all_gone",
     ),
     ENDED_BEFORE: (
+        "runners/launcher.py _Launcher.live: os.waitpid(self.pid, 0)",
         "web/departure.py _unless: asyncio.gather(answer, gone, return_exceptions=True)",
         "app/home.py Home.close: asyncio.gather(self._opening, return_exceptions=True)",
         "app/home.py Home.end_thread: thread.join()",
@@ -197,6 +214,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "cli/opening.py LocalCatalog._awaited: answer.result()",
     ),
     UNTIL_TOLD: (
+        "web/listening.py Listening.failed: asyncio.shield(self._task)",
         "app/service.py Companion.failed: asyncio.Event().wait()",
         "app/service.py _store_there: told.wait()",
         "app/service.py _store_there: asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)",
@@ -236,6 +254,44 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "cli/systemd.py Notifier.tell: told.connect(address)",
         "web/listening.py _answers: asking.connect(str(path))",
     ),
+    "a start or a stop of the same scheduler, which Engine's own limits end": (
+        "declarative/scheduler.py Scheduler._initialize: asyncio.shield(self._ending)",
+        "declarative/scheduler.py Scheduler._stop: asyncio.shield(self._beginning)",
+        "declarative/scheduler.py Scheduler._stop: asyncio.shield(self._ending)",
+    ),
+    "a request's statements, each with limits of its own": (
+        (
+            "desk/whole.py Whole.sql: async for session.results(asked.text, each=asked.each,"
+            " most=asking.MOST_STATEMENTS, skip=len(done))"
+        ),
+    ),
+    "a round, whose own calls of the store end; the loop that asks is told to end": (
+        "engine/keeper.py Keeper._rounded: asyncio.shield(task)",
+    ),
+    "a pipe or socket that does not block, or of which poll has said that there is something": (
+        "runners/launcher.py _Launcher._listen: os.read(self.control, 64)",
+        "runners/launcher.py _Launcher._pass_on: os.read(self.output, min(_CHUNK, self.room))",
+        "runners/launcher.py _emptied: os.read(descriptor, 512)",
+    ),
+    "a pipe that ends when the child has become the command, or is gone": (
+        "runners/launcher.py _Launcher._start: os.read(told, 4096)",
+    ),
+    "a socket between a node and its launcher, whose end closes it": (
+        "runners/launcher.py _Launcher.finish: poll.poll()",
+        "runners/launcher.py _request: os.read(control, wanted - len(data))",
+    ),
+    "work in a thread or process that its caller stops when nobody waits for it any more, or at its limit": (
+        "store/sqlite/apart.py Apart._started: asyncio.shield(starting)",
+        "store/sqlite/apart.py Apart.within: asyncio.shield(future)",
+        "store/sqlite/looking.py SqliteLook._within_thread: asyncio.shield(thread)",
+        "store/sqlite/target.py SqliteTarget.run_text: asyncio.shield(work)",
+    ),
+    "the web server, which gives requests 5 s when it is to end": (
+        "web/listening.py Listening.stop: asyncio.shield(self._task)",
+    ),
+    "names of this machine's addresses, by the system's resolver and its own time limit": (
+        "web/listening.py _sockets: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)",
+    ),
 }
 """Each wait without a deadline of its own, by who ends it."""
 
@@ -259,6 +315,9 @@ def _waits(parent: ast.AST, place: str, *, bounded: bool) -> Iterator[tuple[str,
         elif isinstance(node, ast.Await):
             if not bounded and not isinstance(node.value, ast.Call):
                 yield here, f"await {ast.unparse(node.value)}"
+        elif isinstance(node, ast.AsyncFor):
+            if not bounded:
+                yield here, f"async for {ast.unparse(node.iter)}"
         elif isinstance(node, ast.Call):
             inner = bounded or _gives_a_limit(node)
             if not inner and _may_wait_for_ever(node):
@@ -287,8 +346,16 @@ def _may_wait_for_ever(node: ast.Call) -> bool:
     match node.func:
         case ast.Attribute(value=ast.Name(id="subprocess"), attr=name):
             return name in WITH_TIMEOUT
-        case ast.Attribute(value=ast.Name(id="asyncio"), attr="wait" | "gather"):
+        case ast.Attribute(value=ast.Name(id="asyncio"), attr="wait" | "gather" | "shield"):
             return True
+        case ast.Attribute(value=ast.Name(id="select" | "os" | "fcntl" | "socket"), attr=name) if name in OF_THE_SYSTEM:
+            return not (name == "select" and len(node.args) > 3) and not any(
+                flag in ast.unparse(node) for flag in NOT_WAITING
+            )
+        case ast.Attribute(value=ast.Name(id="poll" | "watch"), attr="poll"):
+            return not node.args or _is_none(node.args[0])
+        case ast.Attribute(attr="wait_for"):
+            return len(node.args) == 1
         case ast.Attribute(attr=name) if name in FOR_EVER:
             return True
         case ast.Attribute(attr=name) if name in WITHOUT_ARGUMENTS:
@@ -339,6 +406,14 @@ def test_every_wait_has_a_deadline_or_says_who_ends_it() -> None:
         "subprocess.run(words)",
         "await asyncio.open_connection(host, port)",
         "async def f():\n async with asyncio.timeout(5):\n  def later(): event.wait()",
+        "async def f():\n async for row in cursor.stream(sql): ...",
+        "await asyncio.shield(task)",
+        "os.waitpid(pid, 0)",
+        "os.read(number, 64)",
+        "poll.poll()",
+        "select.select([a], [], [])",
+        "fcntl.flock(number, fcntl.LOCK_EX)",
+        "condition.wait_for(is_there)",
     ],
 )
 def test_the_rule_notices_each_kind_of_wait(source: str) -> None:
@@ -357,6 +432,11 @@ def test_the_rule_notices_each_kind_of_wait(source: str) -> None:
         "found.get('a', None)",
         "subprocess.run(words, timeout=5)",
         "with open_file() as file: ...",
+        "os.waitpid(pid, os.WNOHANG)",
+        "poll.poll(500)",
+        "select.select([a], [], [], 0.5)",
+        "fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "process.poll()",
     ],
 )
 def test_the_rule_lets_what_has_a_deadline_pass(source: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from tests.store.databases import Databases
 from tests.store.swallowing import SwallowingProxy
@@ -19,6 +21,7 @@ from horae.store.postgres.driver import PostgresDriver, _configure
 from horae.store.postgres.links import KEPT_ALIVE, kept_alive
 from horae.store.postgres.listening import lock_key
 from horae.store.postgres.pooling import LONGEST_PAUSE, Connection, _Attempt
+from horae.store.postgres.target import PostgresTarget
 
 PATIENCE = 30.0
 
@@ -248,6 +251,22 @@ def test_every_connection_has_the_keepalives(databases_18: Databases) -> None:
             assert int(str(conninfo_to_dict(str(pool.conninfo))["keepalives_idle"])) == KEPT_ALIVE["keepalives_idle"]
 
     on_proxy(databases_18, body)
+
+
+def test_a_statement_on_another_database_has_the_keepalives(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    connect = AsyncConnection.connect
+
+    async def connects(url: str, **more: Any) -> Any:
+        asked.append(url)
+        return await connect(url, **more)
+
+    monkeypatch.setattr(AsyncConnection, "connect", connects)
+    rows = asyncio.run(PostgresTarget("other", databases_18.emptied()).run_text("SELECT 1", {}, 100))
+    assert list(rows) == [(1,)]
+    assert {name: int(str(conninfo_to_dict(asked[0])[name])) for name in KEPT_ALIVE} == KEPT_ALIVE
 
 
 def test_a_pool_tries_to_connect_again_every_two_seconds_however_long_the_server_was_away() -> None:

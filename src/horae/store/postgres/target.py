@@ -18,6 +18,7 @@ from horae.errors import StatementFailed, shown
 from horae.store import foreign
 from horae.store.bounding import Room, bounded
 from horae.store.driver import Row
+from horae.store.postgres.links import kept_alive
 from horae.store.records import Rows
 
 _READING = frozenset({"SELECT", "VALUES", "TABLE"})
@@ -38,7 +39,7 @@ class PostgresTarget:
     async def run_text(self, sql: str, variables: Mapping[str, str], most: int) -> Rows:
         try:
             connection = await AsyncConnection.connect(
-                self._url, autocommit=True, connect_timeout=10, row_factory=tuple_row
+                kept_alive(self._url), autocommit=True, connect_timeout=10, row_factory=tuple_row
             )
         except psycopg.Error as error:
             # Without a cause: of a url that it cannot read the driver says what it read, password and all.
