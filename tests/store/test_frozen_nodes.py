@@ -22,7 +22,6 @@ from horae.store.catalog import Catalog
 from horae.store.postgres import driver, limits
 from horae.store.postgres.driver import PostgresDriver
 from horae.store.postgres.pooling import Connection
-from horae.store.postgres.transaction import PLANNING
 from horae.store.records import Admission, AttemptEnd, Capacity, Dispatched, Origin, Settlement
 
 GUARD = 60.0
@@ -222,7 +221,6 @@ def test_wherever_a_settlement_stops_the_server_ends_its_transaction(
     url, node = databases.emptied(), uuid4()
     # Only how long it stands still is to end it; a transaction is not to be too long as a whole.
     monkeypatch.setattr(driver, "WHOLE", 3600)
-    monkeypatch.setattr(driver, "PLANNING", (*PLANNING, "SET idle_in_transaction_session_timeout = '300ms'"))
 
     async def main() -> int:
         async with opened(url) as store:
@@ -244,6 +242,9 @@ def test_wherever_a_settlement_stops_the_server_ends_its_transaction(
         """Whether the settlement was over before it waited so often. It is stopped there, and the others do it anew."""
         store = Catalog(PostgresDriver(url, connections=1))
         await store.open()
+        async with store.driver.reading() as reading:
+            # Of the only connection: what opened the store may have been slow.
+            await reading.raw("SET idle_in_transaction_session_timeout = '300ms'")  # type: ignore[attr-defined]  # of PostgreSQL's own
         with monkeypatch.context() as patched:
             stops = Stops(patched)
             stops.after = place
