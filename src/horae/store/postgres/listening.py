@@ -30,6 +30,9 @@ LONGEST_PAUSE = 1.3
 """Seconds before the next try to connect, before chance adds or takes half: never more than 2 s."""
 LASTED = 5.0
 """Seconds after which a connection that is lost is replaced at once."""
+DEAF = 2.0
+"""Seconds between two tries to listen on a standby, which tells nobody of changes, but may become the primary. Whoever
+waits for a change is told to look each time."""
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _FREE = "SELECT pg_advisory_unlock(%s)"
 _END_SESSION = """
@@ -181,7 +184,7 @@ class Listener:
         connection.answer_limit = PROBE
         await self._configure(connection)
         await connection.execute(PATIENT)
-        await connection.execute("LISTEN horae")
+        listens = await _begin_to_listen(connection)
         self._locked = set()
         await self._take_missing(connection)
         self._forsake()
@@ -197,7 +200,10 @@ class Listener:
                 self._probed = False
                 await connection.execute("SELECT 1")
                 await self._take_missing(connection)
-            await self._hear(connection, heard)
+            await self._hear(connection, heard, None if listens else DEAF)
+            if not listens:
+                listens = await _begin_to_listen(connection)
+                await self._fire()
             if heard:
                 heard.clear()
                 await self._fire()
@@ -232,21 +238,34 @@ class Listener:
             if not answer.done():
                 answer.set_result(granted)
 
-    async def _hear(self, connection: Connection, heard: list[psycopg.Notify]) -> None:
-        """Waits for a notice, or until somebody asks for something. The driver's own way wakes up ten times a second to
-        look whether it was interrupted, which is most of what an idle node would do."""
+    async def _hear(self, connection: Connection, heard: list[psycopg.Notify], seconds: float | None) -> None:
+        """Waits for a notice, or until somebody asks for something, or so many seconds. The driver's own way wakes up
+        ten times a second to look whether it was interrupted, which is most of what an idle node would do."""
         loop, number = asyncio.get_running_loop(), connection.fileno()
-        while not heard and not self._probed and not self._wishes:
+        ends = None if seconds is None else loop.time() + seconds
+        while not heard and not self._probed and not self._wishes and (ends is None or loop.time() < ends):
             self._waiting = readable = loop.create_future()
             loop.add_reader(number, _settle, readable)
+            timer = None if ends is None else loop.call_at(ends, _settle, readable)
             try:
                 await readable
             finally:
                 self._waiting = None
                 loop.remove_reader(number)
+                if timer is not None:
+                    timer.cancel()
             connection.pgconn.consume_input()
             while (notice := connection.pgconn.notifies()) is not None:
                 heard.append(psycopg.Notify(notice.relname.decode(), notice.extra.decode(), notice.be_pid))
+
+
+async def _begin_to_listen(connection: Connection) -> bool:
+    """False on a standby, where nobody can: what is only read there needs no notices."""
+    try:
+        await connection.execute("LISTEN horae")
+    except psycopg.errors.ReadOnlySqlTransaction:
+        return False
+    return True
 
 
 async def _answer(connection: Connection, text: str, key: int) -> bool:
