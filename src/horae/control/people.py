@@ -215,7 +215,8 @@ class People:
         """`value` None takes it back."""
         await self._gate.require_admin(f"set {name}")
         checked = self._known(name, value, await self._vault.settings())
-        await self._vault.set_setting(name, checked, by=self._by)
+        # Again where it is written: others may set meanwhile what it has to fit.
+        await self._vault.set_setting(name, checked, by=self._by, judge=lambda others: self._known(name, value, others))
 
     # ---- secrets -----------------------------------------------------------------------------------------------------
 

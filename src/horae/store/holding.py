@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from horae.core import ids
@@ -19,9 +19,15 @@ async def settings(work: Work) -> dict[str, Any]:
     return {name: optional_json(value) for name, value in await work.transaction.rows("read_settings")}
 
 
-async def set_setting(work: Work, name: str, value: Any, by: str) -> None:
+async def set_setting(
+    work: Work, name: str, value: Any, by: str, judge: Callable[[Mapping[str, Any]], Any] | None
+) -> None:
     ids.checked_name(name, "setting name")
-    before = (await settings(work)).get(name)
+    await work.transaction.rows("lock_settings")
+    known = await settings(work)
+    if judge is not None:
+        judge(known)
+    before = known.get(name)
     if value is None:
         await work.transaction.rows("delete_setting", name=name)
     else:

@@ -6,7 +6,7 @@ judged here: `control` asks `core.access` first. `by` is the name of whoever ask
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -294,8 +294,18 @@ class Vault(Protocol):
     async def settings(self) -> Mapping[str, Any]:
         """What ALTER SYSTEM has set, by name, as plain values."""
 
-    async def set_setting(self, name: str, value: Any, *, by: str = "local") -> None:
-        """None takes it back. Audit: SETTING_CHANGED. Lets `changed` fire."""
+    async def set_setting(
+        self,
+        name: str,
+        value: Any,
+        *,
+        by: str = "local",
+        judge: Callable[[Mapping[str, Any]], Any] | None = None,
+    ) -> None:
+        """None takes it back. Audit: SETTING_CHANGED. Lets `changed` fire.
+
+        `judge` is told what is set already, and nobody sets anything until this is written: what it raises undoes it.
+        Settings that bound each other could else be set by two at once, each of which fits alone."""
 
     async def procedures(self) -> Mapping[str, str]:
         """Registered Python procedures: name to handler."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -172,9 +172,16 @@ class Vaulted(Transacting):
         async with self._reading() as work:
             return await holding.settings(work)
 
-    async def set_setting(self, name: str, value: Any, *, by: str = "local") -> None:
+    async def set_setting(
+        self,
+        name: str,
+        value: Any,
+        *,
+        by: str = "local",
+        judge: Callable[[Mapping[str, Any]], Any] | None = None,
+    ) -> None:
         async with self._work() as work:
-            await holding.set_setting(work, name, value, by)
+            await holding.set_setting(work, name, value, by, judge)
 
     async def procedures(self) -> Mapping[str, str]:
         async with self._reading() as work:

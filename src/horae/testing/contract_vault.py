@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import json
-from typing import Protocol, cast
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
 
 from horae.core.access import LOCAL, Grant, Principal, Privilege, user_uuid
 from horae.core.job import TaskSpec
@@ -16,6 +17,7 @@ from horae.errors import (
     AlreadyExists,
     InUse,
     InvalidDefinition,
+    InvalidInput,
     InvalidName,
     JobNotFound,
     PrincipalNotFound,
@@ -403,6 +405,30 @@ class HoldingContract(Contract):
         await store.set_setting("scheduler.zones", None)
         await store.set_setting("scheduler.retention", None)
         assert await store.settings() == {"scheduler.max_concurrent_jobs": 7}
+
+    @scenario
+    async def test_a_setting_that_is_judged_is_judged_beside_what_is_set_and_what_was_refused_was_never_set(
+        self, scene: Scene
+    ) -> None:
+        store = kept(scene)
+        await store.set_setting("scheduler.retention", "30d")
+        told: list[Mapping[str, Any]] = []
+
+        def judge(others: Mapping[str, Any]) -> None:
+            told.append(dict(others))
+            if len(told) > 1:
+                raise InvalidInput("That does not fit")
+
+        await store.set_setting("scheduler.max_concurrent_jobs", 5, judge=judge)
+        rows = len(await store.audit(sealed=False))
+        with raises(InvalidInput):
+            await store.set_setting("scheduler.max_concurrent_jobs", 6, judge=judge)
+        assert told == [
+            {"scheduler.retention": "30d"},
+            {"scheduler.retention": "30d", "scheduler.max_concurrent_jobs": 5},
+        ]
+        assert await store.settings() == told[1]
+        assert len(await store.audit(sealed=False)) == rows
 
     @scenario
     async def test_a_changed_setting_wakes_whoever_waits(self, scene: Scene) -> None:

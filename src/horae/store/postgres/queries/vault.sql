@@ -135,6 +135,11 @@ UPDATE sys.jobs SET created_by_user_uuid = :user::uuid, updated_at = :now WHERE 
 -- name: read_settings
 SELECT setting_name, value FROM sys.settings ORDER BY setting_name COLLATE "C";
 
+-- name: lock_settings
+-- Two that set what bounds each other would not see each other's values.
+INSERT INTO sys.locks AS l (lock_name) VALUES ('settings')
+ON CONFLICT (lock_name) DO UPDATE SET lock_name = excluded.lock_name;
+
 -- name: upsert_setting
 INSERT INTO sys.settings (setting_name, value, updated_at, updated_by) VALUES (:name, :value, :now, :by)
 ON CONFLICT (setting_name) DO UPDATE SET

@@ -134,6 +134,10 @@ UPDATE sys.jobs SET created_by_user_uuid = :user, updated_at = :now WHERE job_uu
 -- name: read_settings
 SELECT setting_name, value FROM sys.settings ORDER BY setting_name;
 
+-- name: lock_settings
+-- PostgreSQL takes a lock here.
+SELECT 1;
+
 -- name: upsert_setting
 INSERT INTO sys.settings (setting_name, value, updated_at, updated_by) VALUES (:name, :value, :now, :by)
 ON CONFLICT (setting_name) DO UPDATE SET
