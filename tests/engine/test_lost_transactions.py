@@ -58,6 +58,19 @@ def async_task(url: str, *, times: int, swallows: bool) -> Callable[[Run], Any]:
     return work
 
 
+def ending_task(url: str, *, times: int) -> Callable[[Run], Any]:
+    """Its connection is lost after its last statement: only the end finds out."""
+
+    async def work(run: Run) -> str:
+        await run.transaction.execute("INSERT INTO effects VALUES (%s)", (run.attempt,))
+        process = (await run.transaction.execute("SELECT pg_backend_pid()"))[0][0]
+        if run.attempt <= times:
+            await asyncio.to_thread(cut, url, process)
+        return "done"
+
+    return work
+
+
 def outcome(url: str, work: Callable[[Run], Any], **policies: Any) -> tuple[Report, list[int]]:
     """The report of one run of it, and what it wrote."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -105,6 +118,32 @@ def test_a_task_delivered_at_most_once_is_not_tried_again_after_its_connection_w
 ) -> None:
     url = databases_18.fresh()
     report, effects = outcome(url, async_task(url, times=9, swallows=False), delivery="at_most_once")
+    assert attempts(report) == ["LOST"]
+    assert (str(report.state), effects) == ("FAILED_STALE", [])
+
+
+def test_an_attempt_whose_connection_is_lost_after_its_last_statement_is_tried_again(databases_18: Databases) -> None:
+    url = databases_18.fresh()
+    report, effects = outcome(url, ending_task(url, times=1))
+    assert attempts(report) == ["LOST", "SUCCESS"]
+    assert (str(report.state), effects) == ("COMPLETED", [2])
+
+
+def test_connections_lost_after_the_last_statement_again_and_again_fail_the_run_when_max_lost_is_used_up(
+    databases_18: Databases,
+) -> None:
+    url = databases_18.fresh()
+    report, effects = outcome(url, ending_task(url, times=99))
+    assert attempts(report) == ["LOST", "LOST", "LOST"]
+    assert (str(report.state), effects) == ("FAILED", [])
+    assert "lost 3 times" in report.summary
+
+
+def test_a_task_delivered_at_most_once_whose_connection_is_lost_after_its_last_statement_is_not_tried_again(
+    databases_18: Databases,
+) -> None:
+    url = databases_18.fresh()
+    report, effects = outcome(url, ending_task(url, times=99), delivery="at_most_once")
     assert attempts(report) == ["LOST"]
     assert (str(report.state), effects) == ("FAILED_STALE", [])
 

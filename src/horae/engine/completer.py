@@ -80,26 +80,34 @@ class Completer(Part):
             answer = await joining.settle(
                 Settlement(run.run_id, run.claim.run_no, run.claim.fence, (end,), run.stop, threads=run.threads)
             )
-        except StoreError:
+        except StoreError as error:
+            run.settling = False
+            if isinstance(error, StoreUnavailable) and not error.outcome_unknown:
+                # Lost before its commit was asked for, so it is undone: as where a statement of the task finds it lost.
+                self._undone(run, attempt, AttemptState.LOST, error)
+                return
             # Nobody knows whether that was committed. Handing the run back waits for the row and finds out: what has
             # ended stays so, and what was undone is done again.
-            run.settling = False
             self._runner.record(attempt, end)
             self._runner.release_run(run)
             return
         except Exception as error:  # noqa: BLE001 - a constraint checked at commit: the task's failure, not ours
             run.settling = False
-            fault = attempt.fault = fault_of(error, attempt.hidden, is_traced=False)
-            failed = failed_end(attempt, AttemptState.FAILED, fault)
-            self._runner.record(attempt, failed)
-            run.ends.append(failed)
-            self.ended(run)
+            self._undone(run, attempt, AttemptState.FAILED, error)
             return
         self._runner.record(attempt, end)
         self._heed(run, answer)
         if run.ends:
             self.ended(run)
         self._slot_freed()
+
+    def _undone(self, run: LiveRun, attempt: LiveAttempt, state: AttemptState, error: Exception) -> None:
+        """Nothing of what the task wrote is there, and its end is still to be settled."""
+        fault = attempt.fault = fault_of(error, attempt.hidden, is_traced=False)
+        failed = failed_end(attempt, state, fault)
+        self._runner.record(attempt, failed)
+        run.ends.append(failed)
+        self.ended(run)
 
     # ---- the loop ----------------------------------------------------------------------------------------------------
 
