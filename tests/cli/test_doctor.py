@@ -171,6 +171,26 @@ def test_what_is_wrong_around_a_catalog_has_its_level(around: Surroundings, leve
     assert asyncio.run(look()) == [(level, check)]
 
 
+def test_a_setting_that_no_node_goes_by_is_named_with_the_reason(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'horae.db'}"
+
+    async def keep() -> None:
+        # As a release without bounds took it.
+        store = make_store(url)
+        await store.open()
+        await store.set_setting("scheduler.heartbeat", 60)
+        await store.set_setting("scheduler.max_concurrent_jobs", 5)
+        await store.close()
+
+    asyncio.run(keep())
+    told = json.loads(inside("doctor", "--store", url, "--json").out)
+    (finding,) = [each for each in told["findings"] if each["check"] == "settings"]
+    assert (finding["subject"], finding["level"]) == ("scheduler.heartbeat", "warning")
+    assert "Invalid heartbeat 60 s with take_over_after 30 s" in finding["message"]
+    assert inside("sql", "ALTER SYSTEM SET scheduler.heartbeat = DEFAULT", "--store", url).code == 0
+    assert "settings" not in json.loads(inside("doctor", "--store", url, "--json").out)["checks"]
+
+
 def test_the_database_s_own_facts_are_told_on_postgresql(databases_18: Databases) -> None:
     told = json.loads(inside("doctor", "--store", databases_18.emptied(), "--json").out)
     assert told["findings"] == []

@@ -15,6 +15,7 @@ from horae.config import Configuration
 from horae.control.doctor import Examination, examine
 from horae.control.surroundings import Checked, Surroundings
 from horae.engine.programs import programs_refused
+from horae.engine.tuning import unheeded
 from horae.errors import HoraeError
 from horae.store.catalog import Catalog
 from horae.store.migrating import migrations
@@ -63,6 +64,7 @@ async def surroundings(
         "key_fault": fault,
         "defined": defined,
         "configuration": configuration.source,
+        "unheeded": unheeded(await store.settings()),
     }
     if isinstance(store.driver, SqliteDriver):
         ((version,),) = await store.select("SELECT sqlite_version()")

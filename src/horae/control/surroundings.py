@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -60,6 +60,8 @@ class Surroundings:
     """The jobs that the code and the files which were looked at define."""
     configuration: str | None = None
     """The file, if there is one."""
+    unheeded: Mapping[str, str] = field(default_factory=dict)
+    """Settings of ALTER SYSTEM that nodes do not go by, with the reason."""
 
 
 class Fault(NamedTuple):
@@ -93,7 +95,18 @@ async def look_around(store: Kept, around: Surroundings, jobs: list[JobRecord]) 
         found.append(await _definitions(store, around.defined))
     if around.configuration is not None:
         found.append(Checked("configuration", around.configuration))
+    if around.unheeded:
+        found.append(_settings(around.unheeded))
     return found
+
+
+def _settings(unheeded: Mapping[str, str]) -> Checked:
+    hint = "Set another value, or take it back: ALTER SYSTEM SET {} = DEFAULT."
+    faults = [
+        Fault("warning", "settings", name, f"No node goes by it: {why}", hint.format(name))
+        for name, why in sorted(unheeded.items())
+    ]
+    return Checked("settings", f"{len(faults)} that no node goes by", tuple(faults))
 
 
 def _store(around: Surroundings) -> Checked:

@@ -222,6 +222,18 @@ def checked_system(name: str, value: Any, others: Mapping[str, Any] = MappingPro
     return checked
 
 
+def unheeded(system: Mapping[str, Any]) -> dict[str, str]:
+    """What ALTER SYSTEM has set and `retuned` passes over, with the reason: another release took it, or a hand wrote
+    it."""
+    found = {}
+    for name, value in system.items():
+        try:
+            checked_system(name, value, system)
+        except InvalidPolicy as error:
+            found[name] = error.message
+    return found
+
+
 def _system_value(name: str, own: str, value: Any) -> Any:
     if own == SYSTEM_SLOTS:
         if type(value) is not int or value < 1:
