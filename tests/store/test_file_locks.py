@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
+from uuid import UUID
+
+from tests.store.catalogs import sqlite_place
 
 from horae.store.sqlite.liveness import FileLocks
+
+NODE = UUID("00000000-0000-4000-8000-000000000001")
+
+
+def test_a_node_whose_file_was_removed_holds_its_lock_again_after_its_next_heartbeat(tmp_path: Path) -> None:
+    place = sqlite_place(tmp_path)
+
+    async def main() -> None:
+        owner, observer = place.store(), place.store()
+        await owner.open()
+        await observer.open()
+        try:
+            await owner.join(NODE)
+            shutil.rmtree(f"{place.target}-nodes")
+            assert [node.lock_free for node in await observer.nodes()] == [False]
+            assert not (await owner.heartbeat(NODE, {})).expelled
+            assert (Path(f"{place.target}-nodes") / str(NODE)).is_file()
+            assert [node.lock_free for node in await observer.nodes()] == [False]
+        finally:
+            await observer.close()
+            await owner.close()
+
+    asyncio.run(main())
 
 
 def test_a_file_that_is_missing_is_no_proof_of_death_and_its_owner_makes_it_again(tmp_path: Path) -> None:
