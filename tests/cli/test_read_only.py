@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
+import pytest
 from tests.cli.inside import inside
 from tests.store.catalogs import Place, minutely
 from tests.store.databases import Databases
 from tools.postgres import PostgresServer
 
+from horae.store.postgres import listening
+
 PATIENCE = 60.0
-QUIET = 6.0
-"""Seconds: longer than a standby's looks are apart."""
+LOOKS, QUIET = 0.05, 1.0
+"""Seconds between the looks of a standby's visitors, and for how long nothing is heard once there are none."""
 
 
 def with_a_job(databases: Databases) -> Place:
@@ -60,9 +63,10 @@ def test_doctor_and_audit_verify_work_on_a_standby(databases_18: Databases) -> N
 
 
 def test_whoever_waits_for_a_change_is_told_to_look_on_a_standby_and_hears_of_it_once_that_is_the_primary(
-    databases_18: Databases,
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = with_a_job(databases_18)
+    monkeypatch.setattr(listening, "DEAF", LOOKS)
 
     async def main() -> None:
         store = place.store()
