@@ -18,8 +18,8 @@ from horae.core.job import JobSpec, check_depth, job_not_found
 from horae.core.lifecycle import JobState, RunState
 from horae.core.schedule import Schedule
 from horae.core.update import Update
-from horae.errors import Conflict, InvalidInput, StoreConflict, StoreUnavailable, shown
-from horae.security.access import Gate
+from horae.errors import Conflict, InvalidInput, StoreConflict, StoreUnavailable, VersionConflict, shown
+from horae.security.access import Gate, judged_version
 from horae.store.port import Admission, Admitted, Defined, JobRecord, Origin, Store
 from horae.store.repeat import repeated
 
@@ -29,6 +29,8 @@ ADMITTED_AT_ONCE = 500
 BACKFILLED_AT_ONCE = 100
 """Runs of a backfill in one transaction: others have their turn between."""
 _WALKED_AT_ONCE = 1_000
+_TRIES = 5
+"""How often a change of whatever there is is tried again, where another came between."""
 
 
 class RunRef(str):
@@ -82,24 +84,47 @@ class Commands(Asking):
         update: Update | None = None,
         keeps_state: Collection[str] = (),
     ) -> tuple[Defined, ...]:
-        if self._gate is not None:
-            present = {job.name: job for job in await self._store.jobs([spec.name for spec in specs])}
-            for spec in specs:
-                # Whoever means a new job is told that there is one already, and not that it is another's.
-                is_new = expected is not None and expected.get(spec.name) == 0
-                await self._gate.define(spec, None if is_new else present.get(spec.name), defaults=defaults or {})
-        return await self._asked(
-            lambda: self._store.define(
-                specs,
-                by=self._by,
-                source=source,
-                defaults=defaults,
-                expected=expected,
-                reason=reason,
-                update=update,
-                keeps_state=keeps_state,
-            )
-        )
+        said = expected or {}
+        for left in reversed(range(_TRIES)):
+            checked = said if self._gate is None else await self._checked(self._gate, specs, said, defaults or {})
+
+            def define(checked: Mapping[str, int] = checked) -> Awaitable[tuple[Defined, ...]]:
+                return self._store.define(
+                    specs,
+                    by=self._by,
+                    source=source,
+                    defaults=defaults,
+                    expected=checked or None,
+                    reason=reason,
+                    update=update,
+                    keeps_state=keeps_state,
+                )
+
+            try:
+                return await self._asked(define)
+            except VersionConflict as error:
+                # Whoever names no version means whatever there is, also what another has just written.
+                if error.name in said or not left:
+                    raise
+                if not self._alone:
+                    # Of this transaction nothing can be kept: it is done again as a whole.
+                    raise StoreConflict(error.message) from error
+        raise AssertionError("there is a last try")
+
+    async def _checked(
+        self, gate: Gate, specs: Sequence[JobSpec], said: Mapping[str, int], defaults: Mapping[str, Any]
+    ) -> Mapping[str, int]:
+        """Lets pass whoever may define all of these, and answers the versions that this was judged by: nothing else is
+        changed, whatever version the caller names. Another could write one between, and give the job to somebody."""
+        present = {job.name: job for job in await self._store.jobs([spec.name for spec in specs])}
+        checked: dict[str, int] = {}
+        for spec in specs:
+            # Whoever means a new job is told that there is one already, and not that it is another's.
+            is_new = said.get(spec.name) == 0
+            job = None if is_new else present.get(spec.name)
+            await gate.define(spec, job, defaults=defaults)
+            checked[spec.name] = judged_version(spec, job, said.get(spec.name))
+        return checked
 
     async def _may(self, privilege: Privilege, name: str, action: str) -> None:
         if self._gate is not None:

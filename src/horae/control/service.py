@@ -21,7 +21,7 @@ from horae.core.job import JobSpec, TaskSpec
 from horae.core.sight import reads_all
 from horae.core.update import Update
 from horae.errors import AccessDenied, LoginFailed, StoreConflict, shown
-from horae.security.access import Gate
+from horae.security.access import Gate, judged_version
 from horae.security.keys import Keyring
 from horae.store.board import Board
 from horae.store.port import Defined, JobRecord, Rows, Store
@@ -107,7 +107,10 @@ class Service:
         if defaults_of is not None and not self.gate.is_open:
             (wanted,) = await self.store.versions(spec.name, before=defaults_of + 1, limit=1)
             defaults = wanted.defaults
-        await self.gate.define(spec, present[0] if present else None, defaults=defaults)
+        job = present[0] if present else None
+        await self.gate.define(spec, job, defaults=defaults)
+        if not self.gate.is_open:
+            judged_version(spec, job, expected)
 
         def altered() -> Awaitable[Defined]:
             return self.store.alter(

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from horae.core import access
 from horae.core.access import LOCAL, LOCAL_NAME, Grant, Missing, Needs, ObjectKind, Principal, Privilege
+from horae.core.diff import diff_definitions
 from horae.core.job import JobSpec, TaskSpec, job_not_found
 from horae.core.sight import Sight, sight_of
 from horae.errors import AccessDenied, HoraeError, IdentityRevoked, JobNotFound, VersionConflict, shown
@@ -286,6 +287,22 @@ class _Asked(Gate):
 
     async def note_refusal(self, error: AccessDenied) -> None:
         """Nobody was refused anything."""
+
+
+def judged_version(spec: JobSpec, present: JobRecord | None, expected: int | None) -> int:
+    """The version that a change was judged by, 0 where there is no job: the change is made of that one alone. Raises
+    VersionConflict where the caller `expected` another. Whoever names a version that is still to come would change what
+    nobody has looked at: a job that another has just made, or was given."""
+    found = 0 if present is None else present.version
+    if expected is None or expected == found:
+        return found
+    differs: tuple[str, ...] = ()
+    if present is not None:
+        was = present.definition.spec
+        schedule = None if spec.schedule is None else spec.schedule.anchored(present.created_at)
+        said = replace(spec, schedule=schedule, state=was.state, owner=was.owner)
+        differs = tuple(change.path for change in diff_definitions(was, said))
+    raise VersionConflict(spec.name, expected, found, differs)
 
 
 def _flood(vault: object, name: str, bucket: _Bucket) -> Flood:
