@@ -157,6 +157,23 @@ def test_to_depend_on_another_s_job_takes_the_right_to_look_at_it(town: Stage) -
         town.sql("ALTER JOB after SET DEPENDS ON no-such-job", "mallory")
 
 
+FEWER = (
+    "ALTER JOB late SET DEPENDS ON NONE",
+    "ALTER JOB late SET DEPENDS ON once",
+    "CREATE OR ALTER JOB late SCHEDULE = EVERY 1d AS 'SELECT 1'",
+)
+
+
+@pytest.mark.parametrize("text", FEWER)
+def test_to_have_another_s_job_wait_for_fewer_jobs_takes_the_right_to_run_it(town: Stage, text: str) -> None:
+    town.sql("CREATE JOB late DEPENDS ON pay SCHEDULE = EVERY 1d AS 'SELECT 1'", "ann")
+    town.sql("GRANT VIEW JOB HISTORY TO mallory")
+    town.sql("ALTER JOB late SET DEPENDS ON pay, once", "mallory")
+    assert "EXECUTE JOB ON JOB late is missing" in town.refused(text, "mallory").message
+    town.sql("GRANT EXECUTE JOB ON JOB late TO mallory")
+    town.sql(text, "mallory")
+
+
 def test_jobs_of_others_that_depend_on_a_job_do_not_hold_its_drop_up_and_those_of_its_owner_do(town: Stage) -> None:
     town.sql("GRANT VIEW JOB HISTORY ON JOB pay TO mallory")
     town.sql(AFTER, "mallory")

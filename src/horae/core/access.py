@@ -148,11 +148,13 @@ def also_takes(spec: JobSpec, will: Settings, was: JobSpec, has: Settings) -> tu
     """What a change takes besides ALTER JOB, because it amounts to more. `will` and `has` are the settings that hold
     for the job after it and before it.
 
-    Whoever says when a job runs has it run: another schedule or window takes EXECUTE JOB. Whoever has it dropped at its
-    end drops it, and so does whoever brings about the end of one that is dropped then: that takes DROP JOB.
+    Whoever says when a job runs has it run: another schedule or window takes EXECUTE JOB, and so does to have it wait
+    for fewer jobs. Whoever has it dropped at its end drops it, and so does whoever brings about the end of one that is
+    dropped then: that takes DROP JOB.
     """
     moves = spec.schedule != was.schedule
-    found = [Privilege.EXECUTE_JOB] if moves or will.window != has.window else []
+    hurries = not set(was.depends_on) <= set(spec.depends_on)
+    found = [Privilege.EXECUTE_JOB] if moves or hurries or will.window != has.window else []
     if drops_itself(spec, will) and (moves or not drops_itself(was, has)):
         found.append(Privilege.DROP_JOB)
     return tuple(found)
