@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.web.serving import AMPLE, site_of
+from tests.web.serving import AMPLE, PATIENCE, site_of
+from tests.web.test_listening import certified
 
 from horae import Horae
+from horae.web import listening as listening_module
 from horae.web.crowd import NEAR_TIMES, RESERVED, Crowd
-from horae.web.listening import serve
+from horae.web.listening import BACKLOG, SPARE, make_room, serve
+from horae.web.origin import holder
 from horae.web.site import Limits
 
 STRANGER = "203.0.113.9"
 HELD = NEAR_TIMES * 2
+ITS_HEALTH = (b"HTTP/1.1 200 ", b"HTTP/1.1 503 ")
+"""How a server answers that tells its health: where the machine stood still meanwhile, it is not well."""
 
 Ask = Callable[[str, str], Awaitable[bytes]]
 Hold = Callable[[str, int], Awaitable[list[asyncio.StreamWriter]]]
@@ -45,7 +53,7 @@ def in_a_server(
                 made.append(writer)
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 head = await reader.readuntil(b"\r\n\r\n")
-                assert head.startswith(b"HTTP/1.1 200 "), head
+                assert head.startswith(ITS_HEALTH), head
             return made
 
         async def ask(address: str, path: str) -> bytes:
@@ -91,7 +99,9 @@ def test_a_full_server_still_says_how_it_is_and_nothing_else(tmp_path: Path) -> 
         assert b"application/problem+json" in refused
         assert b"x-content-type-options: nosniff" in refused
         for path in ("/healthz", "/readyz"):
-            assert (await ask("127.0.0.3", path)).startswith(b"HTTP/1.1 200 ")
+            answer = await ask("127.0.0.3", path)
+            assert answer.startswith(ITS_HEALTH)
+            assert b"as many connections" not in answer
 
     in_a_server(tmp_path, work, connections=6, per_address=6)
 
@@ -111,3 +121,94 @@ def test_shares_are_by_address_and_end_with_the_connection() -> None:
 def test_the_machine_itself_has_several_shares(address: str, times: int) -> None:
     crowd = Crowd(most=1_000, of_one=3)
     assert sum(crowd.enter(address) for _ in range(100)) == 3 * times
+
+
+def test_connections_that_never_shake_hands_are_counted_and_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who holds all that an address may have keeps neither others out nor the health check."""
+    certificate, key = certified(tmp_path)
+    trusting = ssl.create_default_context(cafile=certificate)
+
+    async def main() -> None:
+        app = Horae(f"sqlite:///{tmp_path}/horae.db")
+        app.home.settle_here()
+        limits = Limits(rate=AMPLE.rate, burst=AMPLE.burst, connections_per_address=2)
+        listening = await serve(site_of(app, limits=limits), "127.0.0.1", 0, certificate=certificate, key=key)
+        port = urlsplit(listening.address).port
+
+        async def silent(address: str = "127.0.0.2") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            return await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+
+        async def ask(address: str) -> bytes:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, local_addr=(address, 0), ssl=trusting, server_hostname="localhost"
+            )
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            return answer
+
+        held = [await silent() for _ in range(HELD)]
+        try:
+            reader, _ = beyond = await silent()
+            held.append(beyond)
+            async with asyncio.timeout(PATIENCE):
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b"", "it is cut: there is no room for it"
+                assert (await ask("127.0.0.3")).startswith(ITS_HEALTH)
+                for _, writer in held:
+                    writer.close()
+                with monkeypatch.context() as patched:
+                    patched.setattr(listening_module, "HEAD_SECONDS", 0.001)
+                    reader, writer = await silent("127.0.0.4")
+                    held.append((reader, writer))
+                    with suppress(ConnectionResetError):
+                        assert await reader.read() == b"", "the server gives it up by itself"
+                while True:
+                    with suppress(OSError):
+                        if (await ask("127.0.0.2")).startswith(ITS_HEALTH):
+                            break
+        finally:
+            for _, writer in held:
+                writer.close()
+            await listening.stop()
+            await app.close()
+
+    asyncio.run(main())
+
+
+def test_a_network_of_ipv6_has_one_share_and_other_addresses_their_own() -> None:
+    near = ["2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:DB8:1:2::3%eth0"]
+    assert {holder(each) for each in near} == {"2001:db8:1:2::/64"}
+    own = {"2001:db8:1:3::1": "2001:db8:1:3::/64", "::ffff:203.0.113.9": STRANGER, STRANGER: STRANGER, "::1": "::1"}
+    assert {each: holder(each) for each in own} == own
+    assert holder("unix") == "unix"
+    crowd = Crowd(most=10, of_one=2, proxies=frozenset({"2001:db8:1:2::9"}))
+    assert [crowd.enter(each) for each in near] == [True, True, False]
+    assert all(crowd.enter("2001:db8:1:2::9") for _ in range(3))
+    crowd.leave(near[0])
+    assert crowd.enter(near[2])
+
+
+def test_a_server_has_descriptors_for_all_the_connections_that_it_takes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    besides = RESERVED + BACKLOG + SPARE
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: told.append(limits))
+    for soft, hard, connections in [
+        (1_024, 500_000, 1_000),
+        (1_024, resource.RLIM_INFINITY, 1_000),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1_000),
+        (8_000, 8_000, 1_000),
+        (1_024, 1_024, 1_024 - besides),
+        (256, 256, 1),
+    ]:
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(soft, hard): limits)
+        assert make_room(1_000) == connections
+    assert told == [(1_000 + besides, 500_000), (1_000 + besides, resource.RLIM_INFINITY)]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the server holds {few} connections at most: this process may open {hard} files (ulimit -Hn)"
+        for few, hard in ((1_024 - besides, 1_024), (1, 256))
+    ]

@@ -1,8 +1,8 @@
 """How many connections a server holds: in all, of one address, and some that are kept for its health alone.
 
-Each connection costs a file descriptor, also one that never asks for anything. So one address has a share of them, and
-beyond those for everybody there are a few on which the health check alone is answered: a server that is full still says
-how it is.
+Each connection costs a file descriptor, also one that never asks for anything. So one address has a share of them (one
+network of IPv6, where 2^64 addresses are no dearer than one), and beyond those for everybody there are a few on which
+the health check alone is answered: a server that is full still says how it is.
 """
 
 from __future__ import annotations
@@ -41,17 +41,22 @@ class Crowd:
 
     def enter(self, address: str) -> bool:
         """Counts a connection, which `leave` ends; False where there is no room for it, and nothing is counted."""
-        if self._count >= self._most + RESERVED or self._here[address] >= self._share(address):
+        holder = self._holder(address)
+        if self._count >= self._most + RESERVED or self._here[holder] >= self._share(address):
             return False
-        self._here[address] += 1
+        self._here[holder] += 1
         self._count += 1
         return True
 
     def leave(self, address: str) -> None:
+        holder = self._holder(address)
         self._count -= 1
-        self._here[address] -= 1
-        if not self._here[address]:
-            del self._here[address]
+        self._here[holder] -= 1
+        if not self._here[holder]:
+            del self._here[holder]
+
+    def _holder(self, address: str) -> str:
+        return address if address in self._proxies else origin.holder(address)
 
     def _share(self, address: str) -> int:
         if address == origin.UNIX or address in self._proxies:

@@ -94,7 +94,9 @@ class Door:
     async def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         address = scope["state"]["address"]
-        wait = self._addresses.take(address, OPEN_TIMES if origin.is_loopback(address) else ADDRESS_TIMES)
+        wait = self._addresses.take(
+            origin.holder(address), OPEN_TIMES if origin.is_loopback(address) else ADDRESS_TIMES
+        )
         if wait:
             raise limited(f"Too many requests from {address}", wait)
         if not origin.is_ours(headers.get("host"), scope, self._site):

@@ -97,7 +97,7 @@ class Entrance:
             return Entered(await porter.of_session(secret, address=address), "session", secret)
         except LoginFailed as error:
             # After it was looked up: others at the same address have what opens, and are let in.
-            wait = self._failures.take(address)
+            wait = self._failures.take(origin.holder(address))
             if wait:
                 raise limited(f"Too many failed tries from {address}", wait) from error
             raise
@@ -122,7 +122,7 @@ class Entrance:
 
     def count_login(self, address: str, name: str) -> None:
         """Raises RateLimited after too many tries from an address, or for a name."""
-        wait = self._logins.take(f"from {address}") or self._logins.take(f"for {name[:255]}", 5.0)
+        wait = self._logins.take(f"from {origin.holder(address)}") or self._logins.take(f"for {name[:255]}", 5.0)
         if wait:
             raise limited("Too many tries to sign in", wait)
 

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import resource
 import socket
+import ssl
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from horae.errors import Conflict, InvalidConfiguration, shown
 from horae.web import origin
-from horae.web.crowd import Crowd, Reserving
+from horae.web.crowd import RESERVED, Crowd, Reserving
+from horae.web.handshake import Encrypted
 from horae.web.live import Hub
-from horae.web.patience import PatientProtocol
+from horae.web.patience import HEAD_SECONDS, PatientProtocol
 from horae.web.rendering import warm
 from horae.web.server import Application
 from horae.web.site import Site
 
+_log = logging.getLogger("horae.web")
 UNIX = "unix:"
 LARGEST_HEAD = 32 * 1024
 KEEP_ALIVE_SECONDS = 15
 GRACE_SECONDS = 5
 MOST_CONNECTIONS = 1_000
 BACKLOG = 512
+"""Connections that wait to be taken; the event loop takes so many at once before any of them is counted."""
+SPARE = 256
+"""Descriptors for all else that a process has open."""
 
 
 def is_loopback(host: str) -> bool:
@@ -97,7 +106,7 @@ async def serve(
     path = Path(host.removeprefix(UNIX)) if host.startswith(UNIX) and not handed else None
     sockets = list(handed) or ([_unix_socket(path)] if path is not None else _sockets(host, port, share=share_port))
     try:
-        crowd = Crowd(connections, site.limits.connections_per_address, site.proxies)
+        crowd = Crowd(make_room(connections), site.limits.connections_per_address, site.proxies)
         config = _config(app, certificate, key, crowd)
     except BaseException:
         for each in sockets:
@@ -118,7 +127,7 @@ async def serve(
 def _config(app: Application, certificate: str | None, key: str | None, crowd: Crowd) -> uvicorn.Config:
     config = uvicorn.Config(
         Reserving(app, crowd),
-        http=type("Protocol", (PatientProtocol,), {"crowd": crowd}),
+        http=type("Protocol", (PatientProtocol,), {"crowd": None if certificate else crowd}),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -140,7 +149,38 @@ def _config(app: Application, certificate: str | None, key: str | None, crowd: C
             f"Cannot use the certificate {shown(certificate)}: {error}",
             hint="Both files must be PEM, and fit together.",
         ) from error
+    if config.ssl is not None:
+        _encrypt(config, config.ssl, crowd)
     return config
+
+
+def make_room(connections: int) -> int:
+    """How many connections may be held, which are fewer than asked for where the process may not have the descriptors.
+    A server that runs out of them takes nobody's connection any more, and opens no file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    besides = RESERVED + BACKLOG + SPARE
+    wanted = connections + besides
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        wanted = hard
+        connections = max(1, hard - besides)
+        _log.warning(
+            "the server holds %d connections at most: this process may open %d files (ulimit -Hn)", connections, hard
+        )
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return connections
+
+
+def _encrypt(config: uvicorn.Config, context: ssl.SSLContext, crowd: Crowd) -> None:
+    """Has the handshake made by a protocol of ours: the event loop's counts no connection before it."""
+    spoken = config.http_protocol_class
+
+    def encrypted(**given: Any) -> Encrypted:
+        loop = asyncio.get_running_loop()
+        return Encrypted(loop, spoken(**given), context, crowd, seconds=HEAD_SECONDS)
+
+    config.http_protocol_class = encrypted  # type: ignore[assignment]  # it is only called
+    config.ssl = None
 
 
 def _sockets(host: str, port: int, *, share: bool) -> list[socket.socket]:

@@ -7,7 +7,7 @@ request shows itself by the name it asks for (Host), and by what browsers say of
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -41,6 +41,17 @@ def is_loopback(host: str) -> bool:
         return True
     plain = _plain(host)
     return plain is not None and ip_address(plain).is_loopback
+
+
+@lru_cache(1024)
+def holder(address: str) -> str:
+    """What is counted as one where addresses have shares. Whoever has one address of IPv6 has the 2^64 beside it too:
+    their network counts, but for addresses of this machine."""
+    plain = _plain(address)
+    found = ip_address(plain) if plain is not None else None
+    if not isinstance(found, IPv6Address) or found.is_loopback:
+        return plain or address
+    return str(IPv6Network((int(found) >> 64 << 64, 64)))
 
 
 def is_ours(host: str | None, scope: Scope, site: Site) -> bool:

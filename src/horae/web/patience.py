@@ -30,8 +30,8 @@ class PatientProtocol(H11Protocol):
 
     head_seconds = HEAD_SECONDS
     unread_seconds = UNREAD_SECONDS
-    crowd: Crowd
-    """Of the server that the connection is made to."""
+    crowd: Crowd | None
+    """Of the server that the connection is made to; None where somebody else counts it."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -42,7 +42,9 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         address = self.client[0] if self.client else UNIX
-        if self.crowd.enter(address):
+        if self.crowd is None:
+            self._watch_head()
+        elif self.crowd.enter(address):
             self._counted = address
             self._watch_head()
         else:
@@ -60,7 +62,7 @@ class PatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop(head=True, unread=True)
-        if self._counted is not None:
+        if self.crowd is not None and self._counted is not None:
             self.crowd.leave(self._counted)
             self._counted = None
         super().connection_lost(exc)
