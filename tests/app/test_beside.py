@@ -87,7 +87,7 @@ def test_a_definition_that_comes_another_way_gets_nothing_from_beside_the_target
     [
         ("reports.py", 0o666),
         ("reports.py", 0o664),
-        ("jobs.toml", 0o666),
+        ("jobs.toml", 0o664),
         ("helpers.py", 0o666),
         ("package", 0o777),
         ("package/__pycache__", 0o777),

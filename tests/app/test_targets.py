@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from horae import Horae
 from horae.app.targets import Loaded, Reloaded, load_targets
 from horae.config import Configuration
 from horae.errors import HoraeError, InvalidDefinition, InvalidFile, InvalidInput, InvalidJobFile, InvalidPolicy
@@ -213,6 +214,33 @@ def test_a_fault_in_a_file_changes_nothing_and_is_told(here: Path) -> None:
         assert names(loaded) == ["a"]
     file.write_text(job("a"))
     assert reloaded(loaded) == Reloaded(unchanged=("a",))
+
+
+def test_a_file_that_everybody_may_write_is_not_taken_and_one_for_its_group_is(here: Path) -> None:
+    (here / "shop.py").write_text(APP + "\napp.job_file('own.toml')\n")
+    own, file = here / "own.toml", here / "jobs.toml"
+    own.write_text(job("a"))
+    file.write_text(job("b"))
+    (here / "old.kron").write_text("")
+    refused = r"own\.toml: everybody on this machine may write the job file \(mode 0666\)"
+    for each in (own, file, here / "old.kron"):
+        each.chmod(0o666)
+    with pytest.raises(InvalidFile, match=refused) as told:
+        Horae("sqlite://").job_file("own.toml")
+    assert told.value.hint == "Run: chmod o-w own.toml"
+    with pytest.raises(InvalidFile, match=r"jobs\.toml: everybody"):
+        load_targets(["jobs.toml"], store="sqlite:///x.db")
+    with pytest.raises(InvalidFile, match=r"old\.kron: everybody"):
+        Horae("sqlite://").krontab("old.kron")
+    for each in (own, file):
+        each.chmod(0o664)
+    loaded = load_targets(["shop:app", "jobs.toml"], store="sqlite:///x.db")
+    reloaded(loaded)
+    file.write_text(job("c"))
+    file.chmod(0o666)
+    answered = reloaded(loaded)
+    assert "everybody on this machine may write" in str(answered.error)
+    assert (answered.created, answered.gone) == ((), ())
 
 
 def test_a_file_that_the_code_names_is_read_again_too(here: Path) -> None:

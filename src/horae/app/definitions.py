@@ -14,7 +14,7 @@ from typing import Any, Unpack, overload
 
 from horae.app.beside import handler_beside
 from horae.app.builder import Function, JobBuilder, Policies, check_isolation, names
-from horae.app.jobfiles import TWICE, FileJobs, check_apart, read_jobs_of, read_krontab, read_toml
+from horae.app.jobfiles import TWICE, FileJobs, check_apart, check_writers, read_jobs_of, read_krontab, read_toml
 from horae.app.operations import Operations
 from horae.control.commands import Commands, Definer
 from horae.control.service import Kept, Service
@@ -162,15 +162,18 @@ class Definitions(Operations):
     def krontab(self, file: str | Path) -> tuple[str, ...]:
         """Defines the jobs of a krontab file, whose commands run as EXTERNAL jobs do, where the configuration allows
         them; their names. Raises InvalidKrontab for a fault in it, and InvalidDefinition for a name in use."""
+        check_writers(Path(file))
         return self.add_file(read_krontab(Path(file), self.namespace))
 
     def job_file(self, path: str | Path) -> tuple[str, ...]:
         """Defines the jobs and pools of a job file, such as jobs.toml; the jobs' names. Raises InvalidJobFile for a
         fault in it, with its line, and InvalidDefinition for a name in use."""
+        check_writers(Path(path))
         return self.add_file(read_toml(Path(path), self.namespace, self.timezone))
 
     def read_jobs_of(self, path: Path) -> FileJobs:
         """The jobs of a file, as they are in this app: of its namespace and in its zone where they name none."""
+        check_writers(path)
         return read_jobs_of(path, self.namespace, self.timezone)
 
     def _zoned(self, schedule: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,20 @@ def read_file(path: Path) -> str:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def check_writers(path: Path) -> None:
+    """Raises InvalidFile for a file that everybody may write: what it says is done by whoever opens the store. One that
+    is not there is for its reader to tell of."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if mode & stat.S_IWOTH:
+        raise InvalidFile(
+            f"{path}: everybody on this machine may write the job file (mode {stat.S_IMODE(mode):04o})",
+            hint=f"Run: chmod o-w {shlex.quote(str(path))}",
+        )
 
 
 def read_toml(path: Path, namespace: str, timezone: str | None = None) -> FileJobs:
