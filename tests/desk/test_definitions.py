@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 from tests.desk.stand import CREATE, EXECUTE, VIEW, Scene, Stand
 
+from horae.control.turns import defining
 from horae.core.access import Grant
 from horae.core.kronjob import job_from_krontab
 from horae.core.krontab import parse_line
@@ -37,6 +39,23 @@ def test_what_is_read_of_a_job_can_be_put_and_changes_nothing(playing: Playing) 
         kept = await stand.ask("put_job", name="nightly", definition=TABLE | {"description": "new"})
         assert kept.change == "changed"
         assert (await stand.ask("get_job", name="nightly")).state == "PAUSED"
+
+    playing(scene)
+
+
+def test_large_definitions_are_changed_one_after_the_other_and_others_need_not_wait_for_them(playing: Playing) -> None:
+    crons = [{"cron": f"{at % 60} {at // 60} * * *", "timezone": "UTC"} for at in range(1_440)]
+    large = {"schedules": crons, "python": "work"}
+
+    async def scene(stand: Stand) -> None:
+        ann = await stand.user("ann", Grant(CREATE))
+        async with defining(stand.store).taken("bob"):
+            waiting = asyncio.create_task(ann.ask("put_job", name="large", definition=large))
+            for count in range(60):
+                small = TABLE | {"description": str(count)}
+                assert (await ann.ask("put_job", name="small", definition=small)).version == count + 1
+            assert await stand.store.jobs(["large"]) == ()
+        assert (await waiting).change == "created"
 
     playing(scene)
 

@@ -48,8 +48,14 @@ class Turns:
 
 
 _turns: WeakKeyDictionary[object, Turns] = WeakKeyDictionary()
+_defining: WeakKeyDictionary[object, Turns] = WeakKeyDictionary()
 
 
 def turns(store: object) -> Turns:
     """Those of SELECTs: one for each store, for as long as it lives."""
     return _turns.setdefault(store, Turns())
+
+
+def defining(store: object) -> Turns:
+    """Those of large definitions: one at a time, so that the loop has others' turns between any two of them."""
+    return _defining.setdefault(store, Turns(most=1))

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 
+import msgspec
+
 from horae.control.service import Service
+from horae.control.turns import defining
 from horae.core.ids import checked_text
 from horae.core.job import JobSpec
 from horae.core.jobtable import read_job_table
@@ -21,6 +24,8 @@ from horae.store.port import Defined, JobRecord
 
 _TRIES = 5
 """How often a change of whatever there is is tried again, where another came between."""
+LARGE = 32 * 1024
+"""Bytes of a definition as JSON from which on they are changed one after the other."""
 _STARTS = 10
 _MOST_DEPENDENTS = 200
 
@@ -49,6 +54,13 @@ class Definitions(Versions):
         return await asyncio.to_thread(next_starts, record, waiting, now, _STARTS)
 
     async def put_job(self, asked: asking.PutJob) -> shapes.Defined:
+        if len(msgspec.json.encode(asked.definition)) <= LARGE:
+            return await self._put_latest(asked)
+        # Reading and writing one takes the loop's own time: several of one user at once would leave none to others.
+        async with defining(self.service.store).taken(self.service.who.name):
+            return await self._put_latest(asked)
+
+    async def _put_latest(self, asked: asking.PutJob) -> shapes.Defined:
         for left in reversed(range(_TRIES)):
             try:
                 defined = await self._put(asked)
@@ -70,7 +82,7 @@ class Definitions(Versions):
             await self.service.require_alter(present)
         update = None if asked.update_policy is None else parse_update(asked.update_policy)
         namespace = present.definition.spec.namespace if present is not None else "default"
-        spec = read_job_table(name, asked.definition, namespace=namespace)
+        spec = await asyncio.to_thread(read_job_table, name, asked.definition, namespace=namespace)
         said = {"RECOVERY"} if "recovery" in spec.settings else set[str]()
         spec = await self.service.resolved(spec, said=said, fresh=present is None)
         if present is None:
