@@ -202,6 +202,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "cli/serving.py Serving.end: asyncio.gather(*self._tasks, return_exceptions=True)",
         "engine/watchdog.py WatchdogThread.close: self._thread.join()",
         "store/postgres/listening.py Listener.close: await task",
+        "store/postgres/hoarding.py Hoarders.close: await task",
         "web/listening.py serve: await task",
         "web/live.py Hub.close: await task",
         "web/live.py EventResponse.__call__: asyncio.gather(streaming, leaving, return_exceptions=True)",

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from tests.store.databases import Databases
 
+from horae.store import foreign
 from horae.store.postgres.splitting import split
 
 TEXTS = [
@@ -67,3 +68,14 @@ def test_what_is_never_ended_is_one_piece(text: str) -> None:
 
 def test_a_text_of_nothing_has_no_pieces() -> None:
     assert split(" ; -- a\n /* b */ ;; ") == []
+
+
+def test_comments_within_comments_are_walked_through_once() -> None:
+    """On the event loop, where nothing else runs meanwhile: at each beginning of a comment the rest was searched, so
+    that a text of this size kept a node for hours."""
+    depth = 300_000
+    left_open = "/* " * depth + "*/ SELECT 1"
+    assert split(left_open) == []
+    assert foreign.is_blank(left_open, nested=True)
+    [piece] = split("/* " * depth + "*/ " * depth + "SELECT 1; ")
+    assert foreign.head(piece.text, nested=True) == ("SELECT", "")

@@ -14,6 +14,7 @@ __all__ = ["HIDDEN", "HIDDEN_COLUMNS"]
 
 _SPACE = re.compile(r"(?:[\s;]|--[^\n]*)*")
 _WORD = re.compile(r"[A-Za-z_]*")
+_COMMENT_SIGN = re.compile(r"/\*|\*/")
 _CONTROL = frozenset({"COMMIT", "ROLLBACK", "END", "ABORT", "BEGIN", "START", "SAVEPOINT", "RELEASE"})
 _READS = frozenset({"SELECT", "WITH", "VALUES"})
 NOT_SHOWN = "Password hashes, tokens, sessions, kept answers and secrets cannot be read; name other columns."
@@ -102,13 +103,13 @@ def _skipped(sql: str, at: int, *, nested: bool) -> int:
 
 def after_comment(sql: str, at: int, *, nested: bool) -> int:
     """Where a comment ends whose inside begins at `at`."""
-    depth = 1
-    while depth:
+    if not nested:
         closes = sql.find("*/", at)
-        opens = sql.find("/*", at) if nested else -1
-        if closes < 0:
-            return len(sql)
-        inner = 0 <= opens < closes
-        depth += 1 if inner else -1
-        at = (opens if inner else closes) + 2
-    return at
+        return len(sql) if closes < 0 else closes + 2
+    depth = 1
+    # Once over the text, whatever it says: this runs on the event loop, and people write the text.
+    for sign in _COMMENT_SIGN.finditer(sql, at):
+        depth += 1 if sign[0] == "/*" else -1
+        if not depth:
+            return sign.end()
+    return len(sql)

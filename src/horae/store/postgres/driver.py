@@ -18,11 +18,12 @@ from psycopg import AsyncConnection
 from psycopg.types.string import TextLoader
 
 from horae.core.liveness import RECONNECTION
-from horae.errors import NotACatalog, StoreError, StoreUnavailable
+from horae.errors import InvalidInput, NotACatalog, StoreError, StoreUnavailable, TransactionExpired
 from horae.store.driver import Clock, Row
 from horae.store.port import from_outside
 from horae.store.postgres.clock import ServerClock
 from horae.store.postgres.failures import shown_place, translated
+from horae.store.postgres.hoarding import Hoarders
 from horae.store.postgres.joining import PostgresJoined, clean, select
 from horae.store.postgres.limits import HAS_WHOLE, WHOLE, WITHOUT_WHOLE
 from horae.store.postgres.limits import joined as joined_limits
@@ -83,6 +84,7 @@ class PostgresDriver:
         self._condition = asyncio.Condition()
         self._prepared = Prepared(injected=clock is not None)
         self._callers = Callers(self.transaction)
+        self._hoarders = Hoarders(self._asked_of_sessions)
         self._context = copy_context()
 
     async def open(self) -> None:
@@ -121,6 +123,7 @@ class PostgresDriver:
         await self._listener.open()
 
     async def close(self) -> None:
+        await self._hoarders.close()
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
@@ -161,6 +164,15 @@ class PostgresDriver:
         finally:
             await self._give_back(pool, connection)
 
+    async def _asked_of_sessions(self, text: str, sessions: Sequence[int]) -> list[Row]:
+        """On one of the engine's own connections: of those one is always open already."""
+        pool, connection = await self._borrowed(self._pool)
+        try:
+            async with translated(self.place):
+                return await (await connection.execute(text, (list(sessions),), prepare=False)).fetchall()
+        finally:
+            await self._give_back(pool, connection)
+
     async def clock_reading(self) -> int:
         async with self.looking() as transaction, translated(self.place):
             return await self._clock.plain(transaction.connection)
@@ -174,7 +186,10 @@ class PostgresDriver:
 
         def made(connection: Connection, now: int) -> PostgresJoined:
             longest = limit + self._trust.limit
-            return PostgresJoined(connection, self._prepared, now, self.place, self._clock.read, self._callers, longest)
+            callers, hoarders = self._callers, self._hoarders
+            return PostgresJoined(
+                connection, self._prepared, now, self.place, self._clock.read, callers, longest, hoarders
+            )
 
         async with self._within(await self._opened(self._joining), made) as transaction:
             await transaction.raw(joined_limits(limit))
@@ -199,7 +214,10 @@ class PostgresDriver:
             connection.answer_limit = seconds + self._trust.limit
             transaction = PostgresTransaction(connection, self._prepared, now)
             callers = None if as_login else self._callers
-            return await select(transaction, callers, sql, most, seconds, viewer=viewer)
+            async with self._hoarders.watched(connection.info.backend_pid):
+                return await select(transaction, callers, sql, most, seconds, viewer=viewer)
+        except TransactionExpired as error:
+            raise InvalidInput(error.message, hint=error.hint) from error
         finally:
             self._hurry(connection)
             await undo(connection)

@@ -8,7 +8,7 @@ follows a semicolon cannot slip through.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from weakref import WeakSet
 
 import psycopg
@@ -20,6 +20,7 @@ from horae.store import foreign
 from horae.store.driver import Parameters, Row
 from horae.store.postgres import running
 from horae.store.postgres.failures import translated
+from horae.store.postgres.hoarding import Hoarders
 from horae.store.postgres.limits import OURS, STILL
 from horae.store.postgres.plain_select import select_as_login
 from horae.store.postgres.pooling import Connection
@@ -47,7 +48,7 @@ _TOLD: WeakSet[AsyncConnection[Row]] = WeakSet()
 class PostgresJoined(PostgresTransaction):
     """First statements of a task's own, then, from `conclude` on, the catalog's."""
 
-    __slots__ = ("_callers", "_clock", "_failed", "_link", "_longest", "_place", "_theirs")
+    __slots__ = ("_callers", "_clock", "_failed", "_hoarders", "_link", "_longest", "_place", "_theirs")
 
     def __init__(
         self,
@@ -58,12 +59,14 @@ class PostgresJoined(PostgresTransaction):
         clock: Callable[[AsyncConnection[Row]], Awaitable[int]],
         callers: Callers,
         longest: float,
+        hoarders: Hoarders,
     ) -> None:
         """`longest`: the seconds for which the server may be silent over a statement of the task's."""
         super().__init__(connection, prepared, now)
         self._link = connection
         self._longest = longest
         self._callers = callers
+        self._hoarders = hoarders
         self._failed = False
         self._place = place
         self._clock = clock
@@ -104,8 +107,11 @@ class PostgresJoined(PostgresTransaction):
     async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
         _TOLD.add(self._connection)
         self._failed = True
-        with self._patiently():
-            rows = await running.run_text(self, self._callers, sql, identity, most)
+        async with AsyncExitStack() as watch:
+            if not identity.is_admin:
+                await watch.enter_async_context(self._hoarders.watched(self._connection.info.backend_pid))
+            with self._patiently():
+                rows = await running.run_text(self, self._callers, sql, identity, most)
         self._failed = self._theirs = False
         return rows
 

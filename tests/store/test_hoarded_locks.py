@@ -1,0 +1,65 @@
+"""Text of others that fills the server's table of locks, in which every session on the server has to find room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from tests.store.catalogs import PATIENCE, minutely
+from tests.store.joining import Worker, with_worker
+from tests.store.running import MOST, Ground, introduced, new_ground, somebody
+from tools.postgres import running_postgres
+
+from horae.errors import InvalidInput, TransactionExpired
+from horae.store.catalog import Catalog
+
+ALICE = somebody("alice")
+KEPT = """DO $$ BEGIN
+    FOR number IN 1..10000000 LOOP
+        BEGIN {}; EXCEPTION WHEN OTHERS THEN EXIT; END;
+    END LOOP;
+    PERFORM pg_sleep(3600);
+END $$"""
+FILLS = {
+    "advisory": KEPT.format("PERFORM pg_advisory_xact_lock(number)"),
+    "tables": KEPT.format("EXECUTE format('CREATE TEMP TABLE made_%s (a int PRIMARY KEY)', number)"),
+}
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[Ground]:
+    """A server of its own: on that of the others everybody would be without locks."""
+    with running_postgres(18, settings={"max_connections": "40"}) as server:
+        yield new_ground(server, is_superuser=False)
+
+
+@pytest.mark.parametrize("how", FILLS)
+def test_a_text_that_takes_nearly_all_locks_there_are_is_ended_and_others_go_on(ground: Ground, how: str) -> None:
+    async def body(worker: Worker) -> None:
+        store = worker.store
+        assert isinstance(store, Catalog)
+        await introduced(store, ALICE)
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(TransactionExpired, match=r"had taken [\d,]+ locks"):
+                async with worker.joins() as joined:
+                    await joined.run_text(FILLS[how], ALICE, MOST)
+            await store.heartbeat(worker.node, {}, None)
+            await store.define([minutely(how)])
+
+    asyncio.run(with_worker(ground.emptied().place, body))
+
+
+def test_a_select_that_takes_nearly_all_locks_there_are_is_ended(ground: Ground) -> None:
+    taken = "SELECT count(pg_advisory_xact_lock(n)) FROM generate_series(1, (SELECT setting::int * 35 FROM pg_settings"
+    text = f"WITH a AS MATERIALIZED ({taken} WHERE name = 'max_locks_per_transaction')) n) SELECT pg_sleep(3600) FROM a"
+
+    async def body(worker: Worker) -> None:
+        store = worker.store
+        assert isinstance(store, Catalog)
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(InvalidInput, match=r"had taken [\d,]+ locks"):
+                await store.driver.select(text, 10, 10 * PATIENCE, False, True)
+            await store.heartbeat(worker.node, {}, None)
+
+    asyncio.run(with_worker(ground.emptied().place, body))
