@@ -33,6 +33,9 @@ SETUP = "CREATE TABLE sys.things (name TEXT)"
 ENDLESS = "WITH RECURSIVE n (a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT count(*) FROM n"
 ONE_STEP = "SELECT instr(printf('%.*c', 8000000, 'a'), printf('%.*c', 4000000, 'a') || 'b')"
 """One step of SQLite's machine, in which no clock is looked at: hours of it."""
+SPILLS = """WITH RECURSIVE n (a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n LIMIT 200000)
+SELECT count(*) FROM (SELECT a, zeroblob(6000) AS b FROM n UNION SELECT 0, 0)"""
+"""More to be told apart than the memory of its process."""
 WRITES = "INSERT INTO things VALUES ('gone'); "
 
 
@@ -219,6 +222,23 @@ def test_a_select_that_is_one_step_is_stopped_at_its_limit(place: Place) -> None
         assert await store.driver.select("SELECT 1", 10, PATIENCE) == [(1,)]
 
     asyncio.run(with_worker(place, body))
+
+
+@pytest.mark.parametrize("surface", ["job", "select"])
+def test_what_a_text_sorts_is_kept_in_its_own_memory_and_never_fills_the_disk(place: Place, surface: str) -> None:
+    async def body(worker: Worker) -> None:
+        store = worker.store
+        assert isinstance(store, Catalog)
+        if surface == "select":
+            with pytest.raises(HoraeError, match="memory"):
+                await store.driver.select(SPILLS, 10, 10 * PATIENCE)
+        else:
+            with pytest.raises(HoraeError, match="memory"):
+                async with worker.joins("alice") as joined:
+                    await joined.run_text(SPILLS, ALICE, MOST)
+        assert await store.driver.select("SELECT 1", 10, PATIENCE) == [(1,)]
+
+    asyncio.run(with_worker(place, body, setup=SETUP))
 
 
 def test_a_store_that_is_closed_ends_what_is_under_way(place: Place) -> None:

@@ -28,6 +28,9 @@ LARGEST_SELECT = 16_000_000
 """Characters that one SELECT may answer."""
 LARGEST_VALUE = 16 * 1024 * 1024
 """Bytes of one value in a user's text: a function that makes one looks at no clock while it does."""
+WITHOUT_FILES = "PRAGMA temp_store = MEMORY"
+"""For texts of others: what they sort is bounded with their process' memory. Files for it could fill the disk that the
+catalog is on, and there is no limit on those."""
 _ADMINISTRATORS = frozenset({"CREATE", "DROP", "ALTER", "REINDEX"})
 _OF_THE_STORE = (
     apsw.BusyError,
@@ -151,13 +154,21 @@ def select(
 
 
 def select_from_file(
-    path: str, text: str, most: int, seconds: float, stopped: Callable[[], bool], *, viewer: bool = False
+    path: str,
+    text: str,
+    most: int,
+    seconds: float,
+    stopped: Callable[[], bool],
+    *,
+    viewer: bool = False,
+    pragma: str = "PRAGMA temp_store = DEFAULT",
 ) -> Rows:
-    """On a connection of its own that cannot write; for any thread."""
+    """On a connection of its own that cannot write; for any thread. `pragma` is said to it first."""
     connection = apsw.Connection(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     try:
         with translated(path):
             connection.set_busy_timeout(1000)
+            connection.execute(pragma).fetchall()
             connection.execute("ATTACH ? AS sys", (f"{Path(path).absolute().as_uri()}?mode=ro",))
             connection.execute("PRAGMA query_only = ON").fetchall()
         return select(connection, text, most, seconds, stopped, viewer=viewer)

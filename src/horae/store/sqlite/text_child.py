@@ -112,6 +112,7 @@ class Work:
         if not hasattr(self, "_connection"):
             connection = apsw.Connection(":memory:")
             self._patiently(lambda: attach(connection, self._path))
+            connection.execute(running.WITHOUT_FILES).fetchall()
             self._variables.register(connection)
             looking.register(connection)
             self._connection = connection
@@ -175,7 +176,9 @@ class Work:
                 self._connection.execute("ROLLBACK")
 
     def select(self, sql: str, most: int, seconds: float, viewer: bool) -> Rows:  # noqa: FBT001 - told over a socket
-        return running.select_from_file(self._path, sql, most, seconds, lambda: False, viewer=viewer)
+        return running.select_from_file(
+            self._path, sql, most, seconds, lambda: False, viewer=viewer, pragma=running.WITHOUT_FILES
+        )
 
     def _patiently(self, step: Any) -> None:
         """Repeats `step` while another process is in the way, with pauses that grow and never fall into step."""
