@@ -18,7 +18,7 @@ from psycopg import AsyncConnection
 from psycopg.types.string import TextLoader
 
 from horae.core.liveness import RECONNECTION
-from horae.errors import InvalidInput, NotACatalog, StoreError, StoreUnavailable, TransactionExpired
+from horae.errors import InvalidInput, NotACatalog, StoreError, StoreFull, StoreUnavailable, TransactionExpired
 from horae.store.driver import Clock, Row
 from horae.store.port import from_outside
 from horae.store.postgres.clock import ServerClock
@@ -123,7 +123,6 @@ class PostgresDriver:
         await self._listener.open()
 
     async def close(self) -> None:
-        await self._hoarders.close()
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
@@ -134,12 +133,12 @@ class PostgresDriver:
 
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[PostgresTransaction]:
-        async with self._within(await self._usual(), self._made, write=write) as transaction:
+        async with self._relieved(), self._within(await self._usual(), self._made, write=write) as transaction:
             yield transaction
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTransaction]:
-        async with self._plainly(await self._usual()) as transaction:
+        async with self._relieved(), self._plainly(await self._usual()) as transaction:
             yield transaction
 
     async def _usual(self) -> Pool | None:
@@ -163,6 +162,15 @@ class PostgresDriver:
             yield self._made(connection, now)
         finally:
             await self._give_back(pool, connection)
+
+    @asynccontextmanager
+    async def _relieved(self) -> AsyncIterator[None]:
+        """Around what gives its connection back before: what looks for the reason needs one."""
+        try:
+            yield
+        except StoreFull:
+            await self._hoarders.relieve()
+            raise
 
     async def _asked_of_sessions(self, text: str, sessions: Sequence[int]) -> list[Row]:
         """On one of the engine's own connections: of those one is always open already."""
@@ -214,7 +222,7 @@ class PostgresDriver:
             connection.answer_limit = seconds + self._trust.limit
             transaction = PostgresTransaction(connection, self._prepared, now)
             callers = None if as_login else self._callers
-            async with self._hoarders.watched(connection.info.backend_pid):
+            with self._hoarders.watched(connection.info.backend_pid):
                 return await select(transaction, callers, sql, most, seconds, viewer=viewer)
         except TransactionExpired as error:
             raise InvalidInput(error.message, hint=error.hint) from error
@@ -267,6 +275,10 @@ class PostgresDriver:
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Without BEGIN and COMMIT. `:now` is the server's clock, but never before what this process has seen."""
+        async with self._relieved():
+            return await self._alone(name, parameters)
+
+    async def _alone(self, name: str, parameters: dict[str, Any]) -> list[Row] | None:
         parameters["now"] = self._clock.last if self._clock.injected is None else self._clock.told()
         pool, connection = await self._borrowed(await self._usual())
         try:

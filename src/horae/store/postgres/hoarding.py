@@ -2,21 +2,19 @@
 
 All sessions of a server share one table of locks, whatever database they are in. A text needs no right to fill it: an
 advisory lock for each number does, or temporary tables. While it is full hardly a statement runs, a heartbeat
-as little as a claim, and nobody new may log in. The server has no limit on what one session takes of it. So who runs a
-text looks at it meanwhile, on a connection that is there already: that takes no lock which could be missing.
+as little as a claim, and nobody new may log in. The server has no limit on what one session takes of it. So who runs
+texts and is told that there is no room looks whether that is because of them, on a connection that is there already: a
+look takes no lock which could be missing.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from horae.errors import HoraeError, TransactionExpired
 from horae.store.driver import Row
 
-PAUSE = 0.25
-"""Seconds between two looks, while texts are under way."""
 _FIND = """
 WITH held AS (SELECT pid, count(*) AS locks FROM pg_catalog.pg_locks WHERE NOT fastpath GROUP BY pid),
     room AS (
@@ -31,7 +29,7 @@ _END = "SELECT pg_catalog.pg_terminate_backend(pid) FROM unnest(%s::int[]) AS ho
 
 
 class Hoarders:
-    """Watches the sessions of one store's texts, while there are any."""
+    """The sessions of one store's texts, of which those are ended that leave others no locks."""
 
     def __init__(self, ask: Callable[[str, Sequence[int]], Awaitable[list[Row]]]) -> None:
         """`ask` runs one statement about sessions on a connection that was open before the texts."""
@@ -39,21 +37,20 @@ class Hoarders:
         self._watched: set[int] = set()
         self._had: dict[int, int] = {}
         """How many locks the sessions had that are ended."""
-        self._task: asyncio.Task[None] | None = None
 
-    @asynccontextmanager
-    async def watched(self, session: int) -> AsyncIterator[None]:
-        """Raises TransactionExpired, whatever was raised inside, where the session had to be ended."""
-        self._watched.add(session)
-        if self._task is None:
-            self._task = asyncio.create_task(self._watch())
+    @contextmanager
+    def watched(self, session: int, *, trusted: bool = False) -> Iterator[None]:
+        """Raises TransactionExpired, whatever was raised inside, where the session had to be ended; that of whoever is
+        `trusted` never is."""
+        if not trusted:
+            self._watched.add(session)
         try:
             yield
         except Exception as error:
             if session not in self._had:
                 raise
             raise TransactionExpired(
-                f"The text had taken {self._had[session]:,} locks when the server had hardly room for others', so its"
+                f"The text had taken {self._had[session]:,} locks when the server had no room for others', so its"
                 " session was ended",
                 hint="Take fewer advisory locks, or make fewer tables, in one transaction.",
             ) from error
@@ -61,21 +58,12 @@ class Hoarders:
             self._watched.discard(session)
             self._had.pop(session, None)
 
-    async def _watch(self) -> None:
-        while self._watched:
-            await asyncio.sleep(PAUSE)
-            # A server that does not answer is noticed by those who need more of it than a look.
-            with suppress(HoraeError):
-                found = await self._ask(_FIND, sorted(self._watched)) if self._watched else []
-                # Noted first: the text may hear of its end before we do.
-                self._had |= {session: locks for session, locks in found if session in self._watched}
-                if self._had:
-                    await self._ask(_END, sorted(self._had))
-        self._task = None
-
-    async def close(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    async def relieve(self) -> None:
+        """Called when the server had no room for something."""
+        # A server that does not answer is noticed by those who need more of it than a look.
+        with suppress(HoraeError):
+            found = await self._ask(_FIND, sorted(self._watched)) if self._watched else []
+            # Noted first: the text may hear of its end before we do.
+            self._had |= {session: locks for session, locks in found if session in self._watched}
+            if self._had:
+                await self._ask(_END, sorted(self._had))

@@ -8,7 +8,7 @@ follows a semicolon cannot slip through.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from weakref import WeakSet
 
 import psycopg
@@ -107,11 +107,9 @@ class PostgresJoined(PostgresTransaction):
     async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
         _TOLD.add(self._connection)
         self._failed = True
-        async with AsyncExitStack() as watch:
-            if not identity.is_admin:
-                await watch.enter_async_context(self._hoarders.watched(self._connection.info.backend_pid))
-            with self._patiently():
-                rows = await running.run_text(self, self._callers, sql, identity, most)
+        session = self._connection.info.backend_pid
+        with self._hoarders.watched(session, trusted=identity.is_admin), self._patiently():
+            rows = await running.run_text(self, self._callers, sql, identity, most)
         self._failed = self._theirs = False
         return rows
 
