@@ -115,7 +115,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "connect_timeout; its statements end by the limits of their job": (
         (
-            "store/postgres/target.py PostgresTarget.run_text: AsyncConnection.connect(kept_alive(self._url),"
+            "store/postgres/target.py PostgresTarget.run_text: Connection.connect(kept_alive(self._url),"
             " autocommit=True, connect_timeout=10, row_factory=tuple_row)"
         ),
         "store/postgres/target.py PostgresTarget._executed: async for cursor.stream(sql.encode())",
@@ -202,7 +202,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "cli/serving.py Serving.end: asyncio.gather(*self._tasks, return_exceptions=True)",
         "engine/watchdog.py WatchdogThread.close: self._thread.join()",
         "store/postgres/listening.py Listener.close: await task",
-        "store/postgres/hoarding.py Hoarders.close: await task",
         "web/listening.py serve: await task",
         "web/live.py Hub.close: await task",
         "web/live.py EventResponse.__call__: asyncio.gather(streaming, leaving, return_exceptions=True)",

@@ -17,10 +17,13 @@ from tools.postgres import PostgresServer
 from horae.errors import InvalidInput, StatementFailed
 from horae.store.catalog import Catalog
 from horae.store.postgres import running
+from horae.store.postgres.pooling import BESIDE
+from horae.store.postgres.target import PostgresTarget
 from horae.store.records import Rows
 from horae.store.vault import Identity
 
 LARGE = 4_000_000
+HUGE = 2 * BESIDE
 ROOM = 400_000
 """Bytes for all that a store says and hears beside one answer."""
 RAISES = """DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = repeat('m', {size}),
@@ -63,6 +66,54 @@ def test_what_a_text_raises_is_cut_before_it_is_sent(databases_18: Databases, co
             assert proxy.received - before < ROOM
 
     _through_a_proxy(databases_18, body)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"DO $$ BEGIN RAISE INFO '%', repeat('x', {HUGE}); END $$",
+        f"SET client_min_messages = notice; DO $$ BEGIN RAISE NOTICE '%', repeat('x', {HUGE}); END $$",
+        f"DO $$ BEGIN EXECUTE 'SELECT ' || repeat('x ', {HUGE // 2}); END $$",
+        f"DO $$ BEGIN RAISE EXCEPTION USING MESSAGE = 'a', COLUMN = repeat('x', {HUGE}); END $$",
+    ],
+    ids=["info", "notice", "statement", "column"],
+)
+def test_what_a_text_says_beside_its_answer_ends_it_where_it_is_too_much(databases_18: Databases, text: str) -> None:
+    async def body(worker: Worker, proxy: SwallowingProxy) -> None:
+        before = proxy.received
+        with pytest.raises(StatementFailed, match="too much beside its rows"):
+            async with worker.joins() as joined:
+                await joined.run_text(text, ALICE, MOST)
+        assert proxy.received - before < 1.5 * BESIDE
+        async with worker.joins() as joined:
+            assert await joined.run_text("SELECT 1", ALICE, MOST) == [(1,)]
+
+    _through_a_proxy(databases_18, body)
+
+
+def test_notices_that_nobody_reads_are_not_sent(databases_18: Databases) -> None:
+    async def body(worker: Worker, proxy: SwallowingProxy) -> None:
+        before = proxy.received
+        async with worker.joins() as joined:
+            await joined.run_text(f"DO $$ BEGIN RAISE WARNING '%', repeat('x', {LARGE}); END $$", ALICE, MOST)
+        assert proxy.received - before < ROOM
+
+    _through_a_proxy(databases_18, body)
+
+
+@pytest.mark.parametrize(
+    "text", [f"SELECT 1; SELECT repeat('x', {HUGE})", f"SELECT repeat('x', {HUGE})"], ids=["several", "one"]
+)
+def test_an_answer_on_a_named_connection_is_read_only_as_far_as_it_may_be(databases_18: Databases, text: str) -> None:
+    url = databases_18.emptied()
+
+    async def main() -> int:
+        async with SwallowingProxy(url) as proxy:
+            with pytest.raises(StatementFailed, match="too much"):
+                await PostgresTarget("warehouse", proxy.url).run_text(text, {}, MOST)
+            return proxy.received
+
+    assert asyncio.run(main()) < 1.5 * BESIDE
 
 
 @pytest.mark.parametrize("viewer", [False, True])

@@ -6,19 +6,24 @@ does."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager
+from array import array
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from fcntl import ioctl
 from select import POLLIN, POLLOUT, poll
+from termios import FIONREAD
 from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+import psycopg
 from psycopg import AsyncConnection, AsyncPipeline, Error
 from psycopg.generators import send
 from psycopg.waiting import Ready, Wait
 from psycopg_pool import AsyncConnectionPool
 from psycopg_pool.base import AttemptWithBackoff
 
+from horae.errors import StatementFailed
 from horae.store.driver import Row
 from horae.store.postgres.links import ANSWER, CANCELLED, Trust, Unanswered
 
@@ -31,6 +36,8 @@ FIRST_RENEWAL, LAST_RENEWAL = 1.0, 64.0
 """Seconds after which a connection's plans are made anew; then after twice as many, up to the last."""
 LONGEST_PAUSE = 2.0
 """Seconds between two tries to connect. psycopg's own pause doubles for minutes, while the server is back."""
+BESIDE = 32 * 1024 * 1024
+"""Bytes for what a text says beside its rows."""
 _READABLE, _WRITABLE = int(Ready.R), int(Ready.W)
 _EVENTS = {Wait.R: POLLIN, Wait.W: POLLOUT, Wait.RW: POLLIN | POLLOUT}
 
@@ -44,6 +51,8 @@ class Connection(AsyncConnection[Row]):
     """
 
     answer_limit: float = ANSWER
+    answer_most: float = float("inf")
+    """Bytes that may come while one statement is waited for."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -54,8 +63,14 @@ class Connection(AsyncConnection[Row]):
 
     async def wait(self, gen: Generator[Wait, Ready | int, Answer], *how: Any, **else_how: Any) -> Answer:
         try:
-            work = _promptly(gen, self.pgconn.socket, lambda: self.answer_limit)
-            answer = await super().wait(work, *how, **else_how)
+            number, limited = self.pgconn.socket, gen
+            if self.answer_most < float("inf"):
+                limited = _counted(gen, number, self.answer_most)
+            answer = await super().wait(_promptly(limited, number, lambda: self.answer_limit), *how, **else_how)
+        except Flooded:
+            # What has come is in the connection's own memory, which only its end gives back.
+            self.pgconn.finish()
+            raise
         except Unanswered:
             self._leave()
             if self.trust is not None:
@@ -115,6 +130,51 @@ class _Pipeline(AsyncPipeline):
     def _sync_once(self) -> None:
         if self.command_queue and self.command_queue[-1] != self.pgconn.pipeline_sync:
             self._enqueue_sync()
+
+
+class Flooded(psycopg.OperationalError):
+    """More came than a statement's answer may have. The connection was closed."""
+
+
+@contextmanager
+def at_most(connection: AsyncConnection[Row], answered: int) -> Iterator[None]:
+    """While a text is run whose rows are `answered` characters at most. What a text says beside them has no limit on
+    the server: a single notice may have 1 GB, all of which the driver keeps until it is complete."""
+    # Letters of four bytes each, and an escape before each letter.
+    connection.answer_most = 8 * answered + BESIDE  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        connection.answer_most = float("inf")  # type: ignore[attr-defined]
+
+
+def flooded(error: BaseException) -> StatementFailed | None:
+    """What to say where an error is Flooded."""
+    if not isinstance(error, Flooded):
+        return None
+    return StatementFailed(str(error), hint="Let it say less by RAISE INFO, or in an error.")
+
+
+def _counted(
+    work: Generator[Wait, Ready | int, Answer], number: int, most: float
+) -> Generator[Wait, Ready | int, Answer]:
+    """What `work` does, as long as no more than `most` bytes come. Bytes are counted before they are read, so some of
+    them twice where many short messages come."""
+    came, waiting = 0, array("i", [0])
+    try:
+        wanted = next(work)
+        while True:
+            ready = yield wanted
+            if ready & _READABLE:
+                ioctl(number, FIONREAD, waiting)
+                came += waiting[0]
+                if came > most:
+                    work.close()
+                    raise Flooded(f"The text had the server send too much beside its rows (over {most:,.0f} bytes)")
+            wanted = work.send(ready)
+    except StopIteration as ended:
+        answer: Answer = ended.value
+        return answer
 
 
 def _promptly(

@@ -28,6 +28,7 @@ from horae.errors import HoraeError, InvalidInput, StatementFailed, StoreReadOnl
 from horae.store import foreign
 from horae.store.driver import Row
 from horae.store.postgres import limits
+from horae.store.postgres.pooling import at_most, flooded
 from horae.store.postgres.roles import READER, SCHEMA, VIEWER, Caller, Place, caller, ensure, here
 from horae.store.postgres.splitting import Piece, split
 from horae.store.postgres.transaction import SAFE_PATH, PostgresTransaction
@@ -39,6 +40,8 @@ LARGEST_SELECT = 16_000_000
 """Characters that one SELECT may answer."""
 THEIR_PLANNING = f"SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT; {limits.THEIRS}"
 """As the server has it, for statements that are not the catalog's."""
+_SILENT = "SET LOCAL client_min_messages = error"
+"""Nobody hears the notices of a text."""
 _OVER = (
     "CLOSE ALL; RESET ALL; DEALLOCATE ALL;"
     f" SET LOCAL search_path = {SAFE_PATH}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off;"
@@ -171,14 +174,15 @@ async def run_text(
     for name, value in identity.variables.items():
         await transaction.raw("SELECT set_config(%s, %s, true)", (f"horae.{name}", value))
     called = sql.SQL("SELECT kept, shape, counts, reads, cut FROM {}(%s::text[], %s)")
-    await transaction.raw(THEIR_PLANNING)
+    await transaction.raw(f"{THEIR_PLANNING}; {_SILENT}")
     try:
-        cursor = await connection.execute(
-            called.format(sql.Identifier(SCHEMA, found.function)),
-            ([piece.text for piece in pieces], most),
-            prepare=False,
-        )
-        [(kept, shape, counts, reads, cut)] = await cursor.fetchall()
+        with at_most(connection, most):
+            cursor = await connection.execute(
+                called.format(sql.Identifier(SCHEMA, found.function)),
+                ([piece.text for piece in pieces], most),
+                prepare=False,
+            )
+            [(kept, shape, counts, reads, cut)] = await cursor.fetchall()
         await connection.execute(_OVER)
         [(late, missing, large)] = await transaction.raw(_LEFT, {"role": found.owner, "had": belongings})
     except psycopg.Error as error:
@@ -222,9 +226,11 @@ async def select(
     found = await callers.of(transaction, VIEWER if viewer else READER)
     called = sql.SQL("SELECT kept, shape, cut FROM {}(%s, %s, %s)").format(sql.Identifier(SCHEMA, found.function))
     try:
-        await connection.execute(f"SET LOCAL statement_timeout = {min(max(1, round(seconds * 1000)), LARGEST_INTEGER)}")
-        cursor = await connection.execute(called, (text, most, LARGEST_SELECT), prepare=False)
-        [(kept, shape, cut)] = await cursor.fetchall()
+        milliseconds = min(max(1, round(seconds * 1000)), LARGEST_INTEGER)
+        await connection.execute(f"SET LOCAL statement_timeout = {milliseconds}; {_SILENT}")
+        with at_most(connection, LARGEST_SELECT):
+            cursor = await connection.execute(called, (text, most, LARGEST_SELECT), prepare=False)
+            [(kept, shape, cut)] = await cursor.fetchall()
     except psycopg.errors.QueryCanceled as error:
         raise foreign.too_slow(seconds) from error
     except psycopg.errors.InvalidCursorDefinition as error:
@@ -255,6 +261,8 @@ def writable(text: object) -> str:
 
 def _failure(error: psycopg.Error, connection: AsyncConnection[Row], text: str, pieces: Sequence[Piece]) -> HoraeError:
     """What the server said, and of which place in the text; or that it is not there any more."""
+    if (too_much := flooded(error)) is not None:
+        return too_much
     if connection.closed and error.sqlstate not in _ITS_OWN_DOING:
         return StoreUnavailable(
             f"The connection was lost: {error}", hint="Nothing of this transaction was written; try again."

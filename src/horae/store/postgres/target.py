@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncCursor
 from psycopg.rows import tuple_row
 
 from horae.errors import StatementFailed, shown
@@ -19,6 +19,7 @@ from horae.store import foreign
 from horae.store.bounding import Room, bounded
 from horae.store.driver import Row
 from horae.store.postgres.links import kept_alive
+from horae.store.postgres.pooling import Connection, at_most
 from horae.store.records import Rows
 
 _READING = frozenset({"SELECT", "VALUES", "TABLE"})
@@ -38,7 +39,7 @@ class PostgresTarget:
 
     async def run_text(self, sql: str, variables: Mapping[str, str], most: int) -> Rows:
         try:
-            connection = await AsyncConnection.connect(
+            connection = await Connection.connect(
                 kept_alive(self._url), autocommit=True, connect_timeout=10, row_factory=tuple_row
             )
         except psycopg.Error as error:
@@ -47,8 +48,11 @@ class PostgresTarget:
                 f"Cannot reach the connection {shown(self._name)}: {_without_login(str(error).strip(), self._url)}",
                 hint="Is its url right, and its server up?",
             ) from None
+        # Its statements take as long as the task that waits for them lets them.
+        connection.answer_limit = float("inf")
         try:
-            async with connection.cursor() as cursor:
+            with at_most(connection, most):
+                cursor = connection.cursor()
                 for name, value in variables.items():
                     await cursor.execute("SELECT set_config(%s, %s, false)", (f"horae.{name}", value))
                 return await self._executed(cursor, sql, most)
