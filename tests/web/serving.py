@@ -30,9 +30,9 @@ from horae.web.site import Limits, Site
 Answer = TypeVar("Answer")
 PASSWORD = "correct horse"  # noqa: S105 - of users who live for one test
 CHEAP = Cost(passes=1, memory=8, lanes=1)
-AMPLE = Limits(rate=5_000, burst=20_000, logins=1_000, failures=10_000)
 PATIENCE = 60.0
 """Seconds after which something will never happen."""
+AMPLE = Limits(rate=5_000, burst=20_000, logins=1_000, failures=10_000, health=PATIENCE)
 
 
 class Clock:

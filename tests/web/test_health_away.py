@@ -16,6 +16,7 @@ from horae.testing.alternation import shut_down
 from horae.testing.virtual_loop import VirtualLoop
 from horae.web.entering import Entrance
 from horae.web.health import Checkup
+from horae.web.site import Limits
 
 WITHIN = 1.0
 NEVER = 10_000.0
@@ -56,7 +57,7 @@ def test_health_is_told_within_a_second_while_the_catalog_answers_nothing(
         assert all(each == answers[0] for each in answers)
         return longest, *answers[0]
 
-    with serving("sqlite://", is_running=False, define=lambda app: None) as served:
+    with serving("sqlite://", is_running=False, define=lambda app: None, limits=Limits()) as served:
         try:
             longest, status, told = loop.run_through(main(served.site), limit=NEVER)
         finally:

@@ -33,7 +33,6 @@ def client(served: Served) -> Iterator[httpx.Client]:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Health is a matter of who is held up here, and not of how fast the machine is."""
-    monkeypatch.setattr("horae.web.health._SECONDS", PATIENCE)
     monkeypatch.setattr("horae.app.reaching.PATIENCE", PATIENCE)
 
 

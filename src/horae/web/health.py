@@ -34,8 +34,6 @@ from horae.web.site import Site
 
 _SECONDS = 5.0
 """The catalog has so long to answer a look, and a verdict is so long told again where the next is not there yet."""
-_ANSWERED = 0.9
-"""Seconds after which whoever asks is told, whatever is still waited for: a watchdog has little patience."""
 _LEAST = 0.05
 _FRESH = 1.0
 _EARLY_FRESH = 10.0
@@ -60,9 +58,10 @@ class Checkup:
         self._looking: asyncio.Task[Health] | None = None
         self._early_kept: SetBack | None = None
         self._early_at = float("-inf")
+        self._patience = max(_SECONDS, site.limits.health)
 
     async def healthz(self, request: Request, named: dict[str, str]) -> Response:
-        ends = asyncio.get_running_loop().time() + _ANSWERED
+        ends = asyncio.get_running_loop().time() + self._site.limits.health
         found = await self._health()
         if not await self._within(ends, self._is_known(request)):
             found = Health(status=found.status, reasons=found.reasons)
@@ -118,7 +117,7 @@ class Checkup:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._renew())
         looking = self._looking
-        await asyncio.wait({looking}, timeout=_ANSWERED - 2 * _LEAST)
+        await asyncio.wait({looking}, timeout=self._site.limits.health - 2 * _LEAST)
         if looking.done():
             return looking.result()
         if self._kept is not None and monotonic() - self._kept_at < _SECONDS:
@@ -136,7 +135,7 @@ class Checkup:
         if details["node"].get("state") == "failed":
             reasons.append(_FAILED)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._patience):
                 store = await self._site.store()
                 overdue = await store.overdue(timedelta(seconds=self._site.limits.undecided))
         except (HoraeError, TimeoutError) as error:
@@ -200,7 +199,7 @@ class Checkup:
     async def _stuck(self) -> list[StuckRun]:
         """What cannot be read in time makes nothing red."""
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._patience):
                 return await stuck_now(await self._site.store())
         except (HoraeError, TimeoutError):
             return []
@@ -210,7 +209,7 @@ class Checkup:
         if self._early_kept is not None and monotonic() - self._early_at < _EARLY_FRESH:
             return self._early_kept
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._patience):
                 self._early_kept = await (await self._site.store()).set_back()
         except (HoraeError, TimeoutError):
             return SetBack(EPOCH)
@@ -219,21 +218,21 @@ class Checkup:
 
     async def _unstarted(self) -> list[StuckRun]:
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._patience):
                 return await unstarted_now(await self._site.store(), timedelta(seconds=self._site.limits.undecided))
         except (HoraeError, TimeoutError):
             return []
 
     async def _threads(self) -> Sequence[Thread]:
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._patience):
                 return await threads_now(await self._site.store())
         except (HoraeError, TimeoutError):
             return ()
 
     async def _overlong(self) -> list[OverlongRun]:
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._patience):
                 return await overlong_now(await self._site.store())
         except (HoraeError, TimeoutError):
             return []

@@ -21,7 +21,8 @@ class Limits:
     bursts of up to `burst` (an address may have four visitors' worth, a server that is open to its machine twenty);
     `viewers` live at once, of whom one visitor may be `own_viewers` (where it is open, all); `logins` tries a minute
     for each address, which may have `connections_per_address` open; `failures`, tokens and cookies that open nothing,
-    from one address at once; `undecided` seconds that a due slot may stay unplanned before the health check is red."""
+    from one address at once; `undecided` seconds that a due slot may stay unplanned before the health check is red,
+    which answers within `health` seconds, whatever is still waited for: a watchdog has little patience."""
 
     body: int = 1 << 20
     patience: float = 15.0
@@ -33,6 +34,7 @@ class Limits:
     connections_per_address: int = 100
     failures: int = 20
     undecided: float = 30.0
+    health: float = 0.9
 
 
 @dataclass(frozen=True, slots=True)
