@@ -21,7 +21,7 @@ def test_the_demo_serves_a_world_with_a_past_that_goes_on_live_and_leaves_nothin
         with urllib.request.urlopen(jobs) as answer:  # noqa: S310 - our own server on loopback
             page = answer.read().decode()
         assert "legacy-export" in page
-        assert world.ask("/healthz")[0] == 200
+        world.wait_until_well()
         overview = world.ask("/api/v1/overview")[1]
         assert overview["totals"]["jobs_paused"] == 1
         assert sum(overview["ended"].values()) > 20

@@ -96,6 +96,10 @@ class Served:
         connection.sock.connect(address.removeprefix("unix:"))
         return connection
 
+    def wait_until_well(self, path: str = "/healthz") -> None:
+        """Waits for a green light. On a slow machine a look at the catalog may take longer than an answer may."""
+        until(lambda: self.ask(path)[0] == 200, "a green light")
+
     def run_of(self, job: str) -> str | None:
         """The state of the job's newest run."""
         runs = self.ask(f"/api/v1/jobs/{job}/runs")[1]["runs"]

@@ -39,7 +39,8 @@ def test_a_server_that_only_serves_answers_for_what_a_worker_runs(folder: Path) 
             until(lambda: server.run_of("quick") == "COMPLETED", "the run")
             assert server.ask(f"/api/v1/runs/{admitted['run_id']}")[1]["run"]["state"] == "COMPLETED"
             assert [each["name"] for each in server.ask("/api/v1/nodes")[1]["nodes"]] == ["back"]
-            assert server.ask("/healthz")[0] == server.ask("/readyz")[0] == 200
+            server.wait_until_well()
+            server.wait_until_well("/readyz")
             assert "scheduler_jobs_running_total" in server.ask("/metrics")[1]
             assert server.stop() == 0
         assert worker.stop() == 0
@@ -89,7 +90,7 @@ def test_several_servers_share_a_port_where_all_of_them_say_so(folder: Path) -> 
                 assert third.ended() == 1
                 assert "Choose another port" in third.log
             assert first.stop() == 0
-            assert second.ask("/healthz")[0] == 200
+            second.wait_until_well()
             assert second.stop() == 0
 
 
