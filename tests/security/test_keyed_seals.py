@@ -112,6 +112,28 @@ def test_another_master_key_wraps_the_same_audit_key_so_that_old_seals_stay_good
     assert (found.ok, found.is_checked) == (True, True)
 
 
+def test_codes_taken_from_all_seals_are_found_by_the_row_that_tells_of_the_key(place: Place) -> None:
+    noted(place, KEYS)
+    for statement in ("UPDATE sys.audit_seals SET mac = NULL", "DELETE FROM sys.audit_keys"):
+        place.sql(statement)
+        assert {each.kind for each in verified(place).findings} == {Kind.SEALS_FORGED}, statement
+    written_anew(place)
+    noted(place, KEYS, 1)
+    assert Kind.SEALS_FORGED in {each.kind for each in checked(place).findings}
+
+
+def test_nothing_is_sealed_without_a_code_once_there_is_an_audit_key(place: Place) -> None:
+    """A node without the master key asked for the key before another one made it."""
+
+    async def body(store: Catalog) -> None:
+        await audit_key(store, KEYS, make=True)
+        assert await store.seal() == 0
+        assert await store.seal(key=await audit_key(store, KEYS, make=False)) == 1
+
+    on(place, body)
+    assert checked(place).ok
+
+
 CUTS = {
     "emptied": "DELETE FROM sys.audit_seals; DELETE FROM sys.audit",
     "the end cut off": "DELETE FROM sys.audit WHERE position > 6 OR position IS NULL; "
@@ -135,3 +157,25 @@ def test_an_emptied_trail_of_a_catalog_without_jobs_is_found_by_its_numbers(plac
     (found,) = verified(place).findings
     assert found.kind is Kind.TRAIL_CUT
     assert found.message.startswith("rows were given numbers up to")
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("keyring", [Keyring(), KEYS], ids=["unkeyed", "keyed"])
+def test_a_cut_is_found_also_after_a_node_went_on_and_sealed_what_it_wrote(
+    place: Place, cut: str, keyring: Keyring
+) -> None:
+    lived(place)
+    for statement in CUTS[cut].split("; "):
+        place.sql(statement)
+    noted(place, keyring)
+    found = {each.kind for each in checked(place, keyring).findings}
+    expected = {Kind.RUNS_UNTOLD, *([Kind.TRAIL_CUT] if place.kind == "sqlite" else [])}
+    assert found >= expected | ({Kind.DEFINITIONS_CHANGED} if cut == "emptied" else set())
+
+
+def test_a_trail_without_the_row_of_its_audit_key_was_cut(place: Place) -> None:
+    noted(place, KEYS)
+    for table in ("audit_seals", "audit"):
+        place.sql(f"DELETE FROM sys.{table}")
+    noted(place, KEYS)
+    assert any("the audit key was made" in each.message for each in checked(place).findings)

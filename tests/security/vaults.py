@@ -188,6 +188,10 @@ class MemoryVault:
     async def ended_runs(self, uuids: Sequence[str]) -> tuple[SettledRun, ...]:
         return tuple(run for _, run in sorted(self.runs.items()) if run.run_uuid in uuids)
 
+    async def completed_runs(self, until: int, after: int = 0, limit: int = 1000) -> tuple[int, ...]:
+        ended = (run for _, run in sorted(self.runs.items()) if run.state.startswith("COMPLETED"))
+        return tuple(run.run_no for run in ended if run.run_no > after and (run.completed_at or 0) <= until)[:limit]
+
     async def closed_spans(self, numbers: Sequence[int]) -> tuple[ClosedSpan, ...]:
         return tuple(self.spans[number] for number in sorted(numbers) if number in self.spans)
 

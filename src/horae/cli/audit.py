@@ -53,7 +53,7 @@ def _keyed(found: Verification) -> str:
     if not found.seals:
         return ""
     if not found.keyed:
-        return " (unkeyed: there is no master key)"
+        return " (unkeyed)"
     unkeyed = found.seals - found.keyed
     said = "keyed" if not unkeyed else f"{found.keyed} keyed, {unkeyed} unkeyed"
     return f" ({said}{'' if found.codes_checked else ', codes not checked: the master key is not here'})"

@@ -273,13 +273,15 @@ class People:
             keyring = self._keyring()
         except SecretError:
             keyring = Keyring()
+        # Sealing writes rows, which are newer than everything.
+        ends = await self._vault.trail_ends()
         with suppress(StoreReadOnly):
             await seal_all(self._vault, keyring, SEALED_AT_ONCE)
         try:
             key = await audit_key(self._vault, keyring, make=False)
         except SecretError:
             key = None
-        return await verify(self._vault, head=head, heads=heads, progress=progress, key=key)
+        return await verify(self._vault, head=head, heads=heads, progress=progress, key=key, ends=ends)
 
 
 def _check_grants(grants: Sequence[Grant]) -> None:

@@ -23,37 +23,47 @@ class Defined:
         self._vault = vault
         self._findings = findings
         self._newest: dict[str, int] = {}
+        self._told: set[str] = set()
+        """Jobs that some row tells the definition of, also a row of an earlier release, without a digest."""
 
     async def look(self, rows: Sequence[AuditRow]) -> None:
+        self._gather(rows)
         told = {version: row for row in rows if (version := _version(row)) is not None}
         if not told:
             return
-        self._gather(rows)
         found = await self._vault.version_digests(list(told))
         for version, row in told.items():
             if version in found and found[version] != row.digest:
                 message = f"version {version.version} of job {_name(row)} is not what was written, by {told_row(row)}"
                 self._findings.add(Finding(Kind.DEFINITIONS_CHANGED, message, row.position, row.position, row.number))
 
-    async def finish(self, again: Callable[[], AsyncIterator[Sequence[AuditRow]]]) -> None:
-        """Looks for versions that no row tells of, of jobs whose earlier ones have rows with digests. `again` gives the
-        whole trail once more: somebody may have changed a job while we were reading."""
+    async def finish(self, again: Callable[[], AsyncIterator[Sequence[AuditRow]]], *, is_lost: bool) -> None:
+        """Looks for versions that no row tells of: those of jobs whose earlier ones have rows with digests, and,
+        unless rows are lost, of jobs without any row. `again` gives the whole trail once more: somebody may have
+        changed a job while we were reading."""
         stray: list[JobVersion] = []
         after = NO_UUID
         while page := await self._vault.present_versions(after, PAGE):
             after = page[-1].job_uuid
-            stray += [each for each in page if each.version > self._newest.get(each.job_uuid, each.version)]
+            stray += [each for each in page if self._is_stray(each, is_lost=is_lost)]
         if not stray:
             return
         async for rows in again():
             self._gather(rows)
         for each in stray:
-            if each.version > self._newest[each.job_uuid]:
+            if self._is_stray(each, is_lost=is_lost):
                 message = f"no row tells of version {each.version}, which the job {each.job_uuid} has now"
                 self._findings.add(Finding(Kind.DEFINITIONS_CHANGED, message))
 
+    def _is_stray(self, each: JobVersion, *, is_lost: bool) -> bool:
+        if not is_lost and each.job_uuid not in self._told:
+            return True
+        return each.version > self._newest.get(each.job_uuid, each.version)
+
     def _gather(self, rows: Sequence[AuditRow]) -> None:
         for row in rows:
+            if row.event in DEFINING and row.job_uuid is not None:
+                self._told.add(row.job_uuid)
             version = _version(row)
             if version is not None:
                 self._newest[version.job_uuid] = max(version.version, self._newest.get(version.job_uuid, 0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from horae.core.lifecycle import RunState
@@ -25,14 +26,31 @@ _ENDED = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS)
 _STOPPED_AS = (RunState.FAILED, RunState.FAILED_STALE, RunState.CANCELLED)
 
 
+@dataclass(slots=True)
+class _Tally:
+    """Numbers by their count and sums: two that differ are of different numbers, and numbers take no memory."""
+
+    count: int = 0
+    total: int = 0
+    squares: int = 0
+
+    def add(self, number: int) -> None:
+        self.count += 1
+        self.total += number
+        self.squares += number * number
+
+
 class Executed:
     """Compares rows with runs, page by page. What is remembered between pages are stretches of numbers."""
 
-    def __init__(self, vault: Vault, findings: Findings) -> None:
+    def __init__(self, vault: Vault, findings: Findings, until: int) -> None:
         self._vault = vault
         self._findings = findings
         self._missing = Spans()
         self._forgotten = Spans()
+        self._until = until
+        """Of runs that completed later, the row may be one that is not read."""
+        self._told = _Tally()
 
     async def look(self, rows: Sequence[AuditRow]) -> None:
         named: list[tuple[AuditRow, list[int]]] = []
@@ -49,6 +67,9 @@ class Executed:
         for start in range(0, len(wanted), _ASKED_AT_ONCE):
             asked = wanted[start : start + _ASKED_AT_ONCE]
             runs |= {run.run_no: run for run in await self._vault.settled_runs(asked)}
+        for run in runs.values():
+            if run.state in _ENDED and (run.completed_at or 0) <= self._until:
+                self._told.add(run.run_no)
         for row, numbers in named:
             self._judge(row, numbers, runs)
         await self._look_at_stopped([row for row in rows if row.run_uuid is not None and _stopped(row)])
@@ -113,6 +134,36 @@ class Executed:
                     run=min(numbers),
                 )
             )
+
+    async def untold(self, again: Callable[[], AsyncIterator[Sequence[AuditRow]]]) -> Spans:
+        """The runs that completed and that no row names. `again` as for `finish`."""
+        there = _Tally()
+        async for page in self._completed():
+            for number in page:
+                there.add(number)
+        if there == self._told:
+            return Spans()
+        named, stray = Spans(), Spans()
+        async for rows in again():
+            stopped = [row.run_uuid for row in rows if row.run_uuid is not None and _stopped(row)]
+            # One that says now that it completed is told of by the row that says it did not.
+            found = [run.run_no for run in await self._vault.ended_runs(stopped)] if stopped else []
+            for number in found:
+                named.add(number, number)
+            for row in rows:
+                for number in (executed_runs(row) or ()) if row.event == EXECUTED else ():
+                    named.add(number, number)
+        async for page in self._completed():
+            for number in page:
+                if number not in named:
+                    stray.add(number, number)
+        return stray
+
+    async def _completed(self) -> AsyncIterator[Sequence[int]]:
+        after = 0
+        while page := await self._vault.completed_runs(self._until, after, _ASKED_AT_ONCE):
+            after = page[-1]
+            yield page
 
     def _gather(self, row: AuditRow) -> None:
         if row.event == FORGOTTEN:

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     CHAIN_BROKEN = "CHAIN_BROKEN"
     RUNS_CHANGED = "RUNS_CHANGED"
     RUNS_GONE = "RUNS_GONE"
+    RUNS_UNTOLD = "RUNS_UNTOLD"
     HEAD_GONE = "HEAD_GONE"
     SEALS_FORGED = "SEALS_FORGED"
     TRAIL_CUT = "TRAIL_CUT"
@@ -53,9 +54,11 @@ class Findings:
     def __init__(self) -> None:
         self.kept: list[Finding] = []
         self.count = 0
+        self.kinds: set[Kind] = set()
 
     def add(self, found: Finding) -> None:
         self.count += 1
+        self.kinds.add(found.kind)
         if len(self.kept) < MOST_KEPT:
             self.kept.append(found)
 

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from horae.core.trail import BEGINNING, is_keyed
 from horae.errors import InvalidInput, shown
-from horae.security.cut import cut_off
+from horae.security.cut import Cut
 from horae.security.defined import Defined
 from horae.security.displaced import Displaced, gaps, own_digest
 from horae.security.executed import Executed
-from horae.security.findings import Finding, Findings, Kind, told_list, told_places, told_row
+from horae.security.findings import Finding, Findings, Kind, Spans, told_list, told_places, told_row
 from horae.security.held import Held
 from horae.security.seals import MOST_UNDER_ONE, Before, judge
-from horae.store.vault import AuditRow, SealRow, Vault
+from horae.store.vault import AuditRow, SealRow, TrailEnds, Vault
 
 PAGE = 1000
 
+_ROWS_LOST = {Kind.ROWS_CHANGED, Kind.ROWS_GONE}
 _FAR = 1 << 62
 """Beyond every place."""
 
@@ -58,12 +60,16 @@ async def verify(
     heads: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
     key: bytes | None = None,
+    ends: TrailEnds | None = None,
 ) -> Verification:
     """Goes through the whole trail. `head` is a digest that an earlier verification gave, and that some seal must still
     have, `heads` more of them, the newest last; `progress` is told how many rows were read so far; `key` is the audit
-    key, for whoever has it. Raises InvalidInput for a head that is no digest."""
+    key, for whoever has it; `ends` is how far everything went before the caller wrote to the trail. Raises InvalidInput
+    for a head that is no digest."""
     wanted = [_checked_head(each) for each in (*heads, *([] if head is None else [head]))]
-    return await _Verifying(vault, wanted, progress, key).run()
+    record = await vault.audit_key()
+    made = None if record is None else record.updated_at
+    return await _Verifying(vault, wanted, progress, key, ends or await vault.trail_ends(), made).run()
 
 
 def _checked_head(head: str) -> str:
@@ -167,7 +173,13 @@ def _goes_on(seal: SealRow, before: Before) -> bool:
 
 class _Verifying:
     def __init__(
-        self, vault: Vault, heads: Sequence[str], progress: Callable[[int], None] | None, key: bytes | None
+        self,
+        vault: Vault,
+        heads: Sequence[str],
+        progress: Callable[[int], None] | None,
+        key: bytes | None,
+        ends: TrailEnds,
+        key_made: datetime | None,
     ) -> None:
         self._vault = vault
         self._key = key
@@ -178,7 +190,8 @@ class _Verifying:
         self._progress = progress
         self._findings = Findings()
         self._displaced = Displaced(self._findings)
-        self._executed = Executed(vault, self._findings)
+        self._executed = Executed(vault, self._findings, ends.at)
+        self._cut = Cut(ends, key_made)
         self._held = Held(self._findings)
         self._defined = Defined(vault, self._findings)
         self._rows = _Rows(vault)
@@ -209,9 +222,12 @@ class _Verifying:
         self._displaced.tell()
         await self._executed.finish(self._again)
         self._held.finish(rights)
-        await self._defined.finish(self._again)
+        # What was changed or deleted, and is told, may be what told of a job or a run.
+        is_lost = bool(self._findings.kinds & _ROWS_LOST)
+        await self._defined.finish(self._again, is_lost=is_lost)
         self._tell_moved()
-        self._findings.extend(cut_off(await self._vault.trail_ends()))
+        untold = Spans() if is_lost else await self._executed.untold(self._again)
+        self._findings.extend(self._cut.finish(untold))
         if self._missing:
             newest = self._newest if self._newest in self._missing else min(self._missing)
             more = f", nor {len(self._missing) - 1} others that were kept" if len(self._missing) > 1 else ""
@@ -235,7 +251,6 @@ class _Verifying:
 
     async def _seal(self, seal: SealRow) -> None:
         self._seal_count += 1
-        self._check_code(seal)
         before = self._before
         goes_on = _goes_on(seal, before)
         following = self._seals.peek(Before(seal.number + 1, seal.last + 1, seal.digest))
@@ -267,6 +282,7 @@ class _Verifying:
             self._displaced.edited(row, otherwise)
         self._displaced.vacant(judged.vacant, seal.number)
         await self._take(rows)
+        self._check_code(seal)
         self._missing.discard(right.digest)
         if goes_on and seal.number != before.number:
             self._moved[before.number] = seal.number
@@ -275,8 +291,9 @@ class _Verifying:
 
     def _check_code(self, seal: SealRow) -> None:
         """Of seals after the first that was keyed, each must have its code: only whoever has the key seals then."""
-        if seal.mac is None and self._keyed:
-            self._add(Kind.SEALS_FORGED, f"seal {seal.number} is unkeyed, and others before it are keyed", seal)
+        if seal.mac is None and (self._keyed or self._cut.is_key_told):
+            why = "others before it are keyed" if self._keyed else "the audit key was there when it was made"
+            self._add(Kind.SEALS_FORGED, f"seal {seal.number} is unkeyed, and {why}", seal)
         elif seal.mac is not None:
             self._keyed += 1
             if self._key is not None and not is_keyed(self._key, seal.digest, seal.mac):
@@ -354,6 +371,7 @@ class _Verifying:
 
     async def _take(self, rows: Sequence[AuditRow]) -> None:
         self._count += len(rows)
+        self._cut.look(rows)
         self._waiting += rows
         if len(self._waiting) >= PAGE:
             await self._look()

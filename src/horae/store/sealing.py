@@ -48,7 +48,8 @@ async def seal(work: Work, limit: int, key: bytes | None = None) -> int:
     """Gives rows their places and writes their seal. One at a time; whoever comes second seals what is left."""
     await work.transaction.rows("lock_seals")
     rows = [AuditRow(*row) for row in await work.transaction.rows("rows_to_seal", limit=limit)]
-    if not rows:
+    if not rows or (key is None and await work.transaction.rows("read_audit_key")):
+        # Asked after the rows were read: no row is sealed without a code that is newer than the key.
         return 0
     last = await work.transaction.rows("last_seal")
     number, covered, previous = last[0] if last else (0, 0, BEGINNING)
@@ -128,7 +129,8 @@ async def keep_audit_key(work: Work, wrapped: bytes, key_id: str, was: bytes | N
 
 async def trail_ends(work: Work) -> TrailEnds:
     [row] = await work.transaction.rows("trail_ends")
-    return TrailEnds(*row)
+    found = TrailEnds(*row)
+    return found._replace(is_gapless=bool(found.is_gapless))
 
 
 async def audit(work: Work, after: int, limit: int, *, sealed: bool) -> tuple[AuditRow, ...]:
@@ -152,3 +154,8 @@ async def settled_runs(work: Work, numbers: list[int]) -> tuple[SettledRun, ...]
 
 async def ended_runs(work: Work, uuids: list[str]) -> tuple[SettledRun, ...]:
     return tuple(SettledRun(*row) for row in await work.transaction.rows("runs_by_uuid", runs=uuids))
+
+
+async def completed_runs(work: Work, until: int, after: int, limit: int) -> tuple[int, ...]:
+    rows = await work.transaction.rows("completed_runs", until=until, after=after, limit=limit)
+    return tuple(number for (number,) in rows)

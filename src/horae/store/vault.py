@@ -156,6 +156,8 @@ class TrailEnds(NamedTuple):
     """When the last run completed."""
     defined_at: int
     """When the last version of a job was written."""
+    is_gapless: bool = False
+    """Whether the numbers of rows follow each other without a gap: also what was rolled back leaves none."""
 
 
 class SettledRun(NamedTuple):
@@ -376,7 +378,8 @@ class Vault(Protocol):
         returns how many. What is sealed is `core.trail`'s to say: each row gets the `row_digest` of the `row_line` over
         its AuditRow, up to there. A row that has a digest was sealed before, and is not sealed again, even where
         somebody took its place away. A row that is committed after others with higher numbers were sealed is sealed
-        after them. Whoever comes while another seals waits for it. With `key` the seal has its code under it."""
+        after them. Whoever comes while another seals waits for it. With `key` the seal has its code under it; without
+        one, nothing is sealed in a catalog that has an audit key."""
 
     async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[AuditRow, ...]:
         """Rows after a place in the sealed order, in that order; with `sealed=False`, rows not sealed yet, after a
@@ -395,6 +398,9 @@ class Vault(Protocol):
 
     async def ended_runs(self, uuids: Sequence[str]) -> tuple[SettledRun, ...]:
         """The same by uuid: rows JOB_FAILED and JOB_CANCELLED are about one run each, whose state is their outcome."""
+
+    async def completed_runs(self, until: int, after: int = 0, limit: int = 1000) -> tuple[int, ...]:
+        """The numbers of those runs that completed by a moment, in milliseconds, after a number, by number."""
 
     async def closed_spans(self, numbers: Sequence[int]) -> tuple[ClosedSpan, ...]:
         """The rows of pauses that are still kept, by number: rows SPAN_CLOSED are about one each."""

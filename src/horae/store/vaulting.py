@@ -280,6 +280,10 @@ class Vaulted(Transacting):
         async with self._work(write=False) as work:
             return await sealing.ended_runs(work, list(uuids))
 
+    async def completed_runs(self, until: int, after: int = 0, limit: int = 1000) -> tuple[int, ...]:
+        async with self._work(write=False) as work:
+            return await sealing.completed_runs(work, until, after, limit)
+
     async def closed_spans(self, numbers: Sequence[int]) -> tuple[ClosedSpan, ...]:
         async with self._work(write=False) as work:
             return await pause.closed_spans(work, list(numbers))

@@ -257,6 +257,20 @@ class AuditContract(Contract):
         lines = [" ".join(map(str, run)) for run in runs]
         assert sha256("\n".join(lines).encode()).hexdigest() == row.digest
 
+    @scenario
+    async def test_runs_that_completed_by_a_moment_are_listed_by_number(self, scene: Scene) -> None:
+        store = kept(scene)
+        await scene.define(job("a"), job("b"), job("c"))
+        claims = sorted((await scene.later("1m", slots=3)).claims, key=lambda each: each.run_no)
+        words = [Settlement(each.run_id, each.run_no, each.fence, (ended(),)) for each in claims[:2]]
+        await store.settle(NODE, words)
+        (row,) = [row for row in await unsealed(store) if row.event == "JOB_EXECUTED"]
+        first, second = [each.run_no for each in claims[:2]]
+        assert await store.completed_runs(row.at) == (first, second)
+        assert await store.completed_runs(row.at, limit=1) == (first,)
+        assert await store.completed_runs(row.at, after=first) == (second,)
+        assert await store.completed_runs(row.at - 1) == ()
+
 
 class SealContract(Contract):
     """Places and seals."""

@@ -248,7 +248,8 @@ SELECT
     coalesce((SELECT max(at) FROM sys.audit), 0),
     coalesce((SELECT seq FROM sys.sqlite_sequence WHERE name = 'audit'), 0),
     coalesce((SELECT max(completed_at) FROM sys.job_runs WHERE state = 'COMPLETED'), 0),
-    coalesce((SELECT max(created_at) FROM sys.job_versions), 0);
+    coalesce((SELECT max(created_at) FROM sys.job_versions), 0),
+    1;
 
 -- name: read_rights
 -- Who there is and what they may, as text; not when it was granted, nor by whom.
@@ -293,6 +294,12 @@ UPDATE sys.audit_keys SET wrapped = :wrapped, key_id = :key WHERE wrapped = :was
 SELECT run_no, job_run_uuid, state, fence, completed_at FROM sys.job_runs
 WHERE run_no IN (SELECT value FROM json_each(:runs))
 ORDER BY run_no;
+
+-- name: completed_runs
+SELECT run_no FROM sys.job_runs
+WHERE run_no > :after AND state IN ('COMPLETED', 'COMPLETED_WITH_ERRORS') AND completed_at <= :until
+ORDER BY run_no
+LIMIT :limit;
 
 -- name: runs_by_uuid
 SELECT run_no, job_run_uuid, state, fence, completed_at FROM sys.job_runs
