@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import horae.runners.run  # noqa: F401 - sets the level of its logger once, when it is first imported
 from horae.security.concealing import forget, is_concealed, reveal
 
 LOGGERS = ("", "asyncio", "uvicorn", "horae", "horae.engine", "horae.runs", "horae.store", "horae.task")

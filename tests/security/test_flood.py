@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from tests.security.vaults import Job, MemoryVault
@@ -70,16 +71,52 @@ def test_a_flood_of_one_refusal_does_not_hide_another_of_the_same_user(monkeypat
     assert [row.job_uuid for row in vault.rows[-2:]] == [str(job_uuid("safe")), str(job_uuid("pay"))]
 
 
-def test_refusals_of_very_many_things_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_of_very_many_things_share_what_is_left_with_their_kind_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are anybody's to make up: a hundred of them must not hide what is done to something that is there."""
     monkeypatch.setattr(access, "ROW_SECONDS", 1e9)
     vault = MemoryVault()
     vault.add_user("ann")
+    vault.jobs_kept = {"pay": Job("pay", "bob")}
 
     async def flood() -> None:
         gate = Gate(vault.kept, vault.people["ann"])
         for number in range(1000):
             with pytest.raises(AccessDenied):
-                await gate.require_admin(f"create the user {number}")
+                await gate.require_admin(f'create the user "u{number}"')
+        with pytest.raises(AccessDenied):
+            await gate.require_owner("pay", "set its secret")
+        # Not even kinds that no code has take more room than there is.
+        for number in range(1000):
+            with pytest.raises(AccessDenied):
+                await gate.require_admin(f"do {number}")
 
     asyncio.run(flood())
-    assert len(vault.rows) == access.MOST_BUCKETS + access.ROWS
+    one = access.MOST_BUCKETS + access.ROWS
+    assert vault.rows[one].job_uuid == str(job_uuid("pay"))
+    assert len(vault.rows) < 3 * access.MOST_BUCKETS
+
+
+def test_how_many_had_no_row_is_told_when_the_flood_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "ROW_SECONDS", 1e9)
+    now = 0.0
+    monkeypatch.setattr(access, "Flood", lambda rows, seconds: Flood(rows, seconds, clock=lambda: now))
+    vault = MemoryVault()
+    vault.add_user("ann")
+
+    async def refused(action: str, times: int) -> None:
+        for _ in range(times):
+            with pytest.raises(AccessDenied):
+                await Gate(vault.kept, vault.people["ann"]).require_admin(action)
+
+    async def flood() -> None:
+        nonlocal now
+        await refused("list users", 50)
+        await refused("list roles", 1)
+        now = access.ROWS * 1e9
+        await refused("list roles", 1)
+
+    asyncio.run(flood())
+    told = [json.loads(row.details or "{}") for row in vault.rows]
+    (over,) = [each for each in told if "and_before" in each]
+    assert over == {"user": "ann", "action": "list users", "and_before": 29}
+    assert len(vault.rows) == 20 + 1 + 1 + 1

@@ -7,10 +7,11 @@ owner could still make it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import WeakKeyDictionary
 
 from horae.core import access
@@ -30,7 +31,9 @@ ROW_SECONDS = 10.0
 """A user's refusals of one action on one object leave so many rows at once, and then one in so many seconds, which
 tells how many had none."""
 MOST_BUCKETS = 100
-"""Actions and objects of one user that are told apart; what is refused beyond them shares one allowance."""
+"""Actions and objects of one user that are told apart. What is refused beyond them shares one allowance with all that
+is of its kind, whatever it is done to: names are anybody's to make up, and kinds of actions are not."""
+_NAMES = re.compile('".*"', re.DOTALL)
 _AMOUNTS_TO = {
     Privilege.EXECUTE_JOB: "change when it runs",
     Privilege.DROP_JOB: "change it so that it is dropped at its end",
@@ -239,7 +242,13 @@ class Gate:
         details = error.details
         # One action refused very often must not hide that another was refused.
         bucket = (str(details.get("action", "")), str(details.get("name") or details.get("job") or ""))
-        more = _flood(self._vault, self.who.name, bucket).admits()
+        before = _flood(self._vault, self.who.name, bucket)
+        more = before.flood.admits()
+        for action, name, count in before.left:
+            # Its last one has this row, which tells of the others.
+            told = {"user": self.who.name, "action": action, "name": name, "and_before": count - 1}
+            told = {name: value for name, value in told.items() if value}
+            await self._vault.note("ACCESS_DENIED", by=self.who.name, outcome="REFUSED", details=told)
         if more is None:
             return
         job = error.details.get("job") or None
@@ -305,16 +314,21 @@ def judged_version(spec: JobSpec, present: JobRecord | None, expected: int | Non
     raise VersionConflict(spec.name, expected, found, differs)
 
 
-def _flood(vault: object, name: str, bucket: _Bucket) -> Flood:
+class _Found(NamedTuple):
+    flood: Flood
+    left: Sequence[tuple[str, str, int]]
+    """What is over, and has refusals that no row tells of yet: the action, the object, how many."""
+
+
+def _flood(vault: object, name: str, bucket: _Bucket) -> _Found:
     """For as long as a process has the catalog open: gates come and go with each request."""
     buckets = _floods.setdefault(vault, {}).setdefault(name, {})
+    over = [each for each, flood in buckets.items() if each != bucket and flood.is_rested]
+    left = [(*each, flood.unwritten) for each in over if (flood := buckets.pop(each)).unwritten]
     if bucket not in buckets and len(buckets) >= MOST_BUCKETS:
-        idle = next((each for each, flood in buckets.items() if flood.is_rested), None)
-        if idle is None:
-            bucket = ("", "")
-        else:
-            del buckets[idle]
-    return buckets.setdefault(bucket, Flood(ROWS, ROW_SECONDS))
+        kind = (_NAMES.sub("…", bucket[0]), "")
+        bucket = kind if kind in buckets or len(buckets) < 2 * MOST_BUCKETS else ("", "")
+    return _Found(buckets.setdefault(bucket, Flood(ROWS, ROW_SECONDS)), left)
 
 
 async def identity(

@@ -21,9 +21,13 @@ class Flood:
 
     @property
     def is_rested(self) -> bool:
-        """Whether it is as good as new: everything has its row, and as many may come at once as at first."""
-        left = self._left + (self._clock() - self._at) / self._seconds
-        return not self._unwritten and left >= self._rows
+        """Whether as many may come at once as at first."""
+        return self._left + (self._clock() - self._at) / self._seconds >= self._rows
+
+    @property
+    def unwritten(self) -> int:
+        """How many went without a row since the last that has one."""
+        return self._unwritten
 
     def admits(self) -> dict[str, int] | None:
         """None: this one goes without a row. Otherwise what its row is to tell besides: how many went without one
