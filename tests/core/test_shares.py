@@ -65,6 +65,7 @@ def test_limits_are_read_as_people_write_them() -> None:
     given_limits = {"MAX_JOBS": "7", "max_running": "none", "max_starts": None, "max_storage": "1KiB"}
     read = {"max_jobs": 7, "max_running": UNLIMITED, "max_starts": None, "max_storage": 1024}
     assert parse_limits(given_limits) == read
+    assert parse_limits(read) == read, "what was read can be read again"
 
 
 @pytest.mark.parametrize("wrong", [{"max_jobs": 0}, {"max_jobs": True}, {"max_runs": 1}, {"max_starts": "many"}])

@@ -234,6 +234,7 @@ def test_people_come_get_rights_lose_them_and_go(stage: Stage) -> None:
         ("ALTER USER ann PASSWORD 'another' ADMIN", "USER_MODIFIED", "ann"),
         ("ALTER USER ann DISABLED NOT ADMIN", "USER_MODIFIED", "ann"),
         ("ALTER USER ann SET MAX_JOBS = 5 SET MAX_STORAGE = '1MiB'", "USER_MODIFIED", "ann"),
+        ("ALTER USER ann SET MAX_JOBS = NONE SET MAX_STORAGE = DEFAULT", "USER_MODIFIED", "ann"),
         ("DROP ROLE crew", "ROLE_DROPPED", "crew"),
         ("DROP USER ann", "USER_DROPPED", "ann"),
     ]

@@ -67,7 +67,8 @@ def parse_limits(given: Mapping[str, object]) -> dict[str, int | None]:
         word = value.strip().lower() if isinstance(value, str) else value
         if word is None or word == "default":
             found[kind] = None
-        elif word == "none":
+        elif word in ("none", UNLIMITED):
+            # What a statement was read as is given back to here.
             found[kind] = UNLIMITED
         else:
             found[kind] = _number(kind, value)
