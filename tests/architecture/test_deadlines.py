@@ -151,6 +151,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "cli/sql.py _here.work: async for Session(service).results(text, each=each, progress=progress)",
         "security/defined.py Defined.finish: async for again()",
         "security/executed.py Executed.finish: async for again()",
+        "security/executed.py Executed.untold: async for again()",
+        "security/executed.py Executed.untold: async for self._completed()",
         "web/sharing.py Shared.get: asyncio.shield(task)",
         "cli/opening.py LocalCatalog._awaited.asked: await question",
         "control/commands.py Asking._asked: await repeated(verb) if self._alone else verb()",
