@@ -165,7 +165,8 @@ def _counted(
         wanted = next(work)
         while True:
             ready = yield wanted
-            if ready & _READABLE:
+            # A wait that was cancelled and is taken up again begins with nothing.
+            if ready and ready & _READABLE:
                 ioctl(number, FIONREAD, waiting)
                 came += waiting[0]
                 if came > most:
