@@ -128,11 +128,20 @@ async def _main(app: Horae, companion: Companion, *, runs: bool) -> None:
     for each, handler in handled.items():
         loop.add_signal_handler(each, handler)
     try:
-        if not await _store_there(app, companion, told):
-            failed = False
-            return
-        await companion.prepare()
-        engine = await app.open() if runs else None
+        is_prepared = is_begun = False
+        while not is_begun:
+            if not await _store_there(app, companion, told):
+                failed = False
+                return
+            try:
+                if not is_prepared:
+                    await companion.prepare()
+                    is_prepared = True
+                engine = await app.open() if runs else None
+                is_begun = True
+            except StoreUnavailable as error:
+                _log.warning("the store went away while the node began: %s", error.message)
+                await _pause(told, companion)
         _spare_collections()
         await companion.begin(engine)
         await _until(told, companion.failed(), *([] if engine is None else [engine.failed()]))
@@ -163,9 +172,7 @@ async def _store_there(app: Horae, companion: Companion, told: asyncio.Event) ->
             if loop.time() - said >= REMIND_SECONDS:
                 said = loop.time()
                 _log.warning("waiting for the store, %d s so far: %s", said - began, error.message)
-            companion.waiting(RETRY_SECONDS)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), RETRY_SECONDS)
+            await _pause(told, companion)
         else:
             if said > float("-inf"):
                 _log.info("the store is there, after %d s", loop.time() - began)
@@ -175,6 +182,13 @@ async def _store_there(app: Horae, companion: Companion, told: asyncio.Event) ->
                 each.cancel()
             await asyncio.gather(opening, stopped, return_exceptions=True)
     return False
+
+
+async def _pause(told: asyncio.Event, companion: Companion) -> None:
+    """Until the store is tried again, or somebody says stop."""
+    companion.waiting(RETRY_SECONDS)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(told.wait(), RETRY_SECONDS)
 
 
 def _spare_collections() -> None:
