@@ -59,8 +59,8 @@ def test_a_store_that_goes_away_while_a_node_begins_is_waited_for(
         run_beside(app, companion)
     # The companion is prepared once: it holds an address that cannot be bound twice.
     assert companion.seen == ["prepare", "prepare", "begin"]
-    assert "the store went away while the node began: away for the app" in caplog.text
-    assert "the store went away while the node began: away for the companion" in caplog.text
+    assert "the store did not let the node begin, which tries again: away for the app" in caplog.text
+    assert "the store did not let the node begin, which tries again: away for the companion" in caplog.text
 
 
 def test_what_no_waiting_mends_ends_a_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

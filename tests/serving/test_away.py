@@ -12,7 +12,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from psycopg import connect
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.sql import SQL, Identifier
 from tests.serving.served import PATIENCE, served, until
 from tests.store.databases import Databases
 
@@ -95,6 +97,21 @@ def test_a_node_whose_store_is_away_waits_and_begins_when_it_is_there(
                 assert node.process.stdout is not None
                 assert node.process.stdout.readline()
                 assert node.stop() == 0
+            assert "Traceback" not in node.log
+
+
+@pytest.mark.parametrize("table", ["sys.schema_migrations", "sys.nodes"])
+def test_a_node_that_starts_while_a_table_is_locked_waits_as_for_a_store_that_is_away(
+    tmp_path: Path, databases_18: Databases, table: str
+) -> None:
+    url = databases_18.emptied()
+    with connect(url) as locker:
+        locker.execute(SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(Identifier(*table.split("."))))
+        with served(tmp_path, "--store", url, command="worker", fails=True) as node:
+            until(lambda: WAITS in node.log or "tries again" in node.log, "the node to say that it waits")
+            locker.rollback()
+            until(lambda: " started: " in node.log, "the node to begin")
+            assert node.stop() == 0
             assert "Traceback" not in node.log
 
 

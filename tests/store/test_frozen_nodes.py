@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg import _pipeline_base
 from tests.store.databases import Databases
 
 from horae.core.job import JobSpec, TaskSpec
@@ -21,7 +22,7 @@ from horae.errors import StoreConflict, StoreUnavailable
 from horae.store.catalog import Catalog
 from horae.store.postgres import driver, limits
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.postgres.pooling import Connection
+from horae.store.postgres.pooling import Connection, _Joined
 from horae.store.records import Admission, AttemptEnd, Capacity, Dispatched, Origin, Settlement
 
 GUARD = 60.0
@@ -271,6 +272,32 @@ def test_wherever_a_settlement_stops_the_server_ends_its_transaction(
 def in_transaction(databases: Databases, session: int) -> bool:
     asked = f"SELECT 1 FROM pg_stat_activity WHERE pid = {session} AND xact_start IS NOT NULL"
     return bool(databases.server.execute(asked))
+
+
+def test_nothing_of_a_pipeline_is_sent_without_the_sync_that_has_the_server_count(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psycopg flushes between any two of the commands that it takes from the queue: a process may freeze there."""
+    url, node = databases_18.emptied(), uuid4()
+    taken: list[bool] = []
+    communicate = vars(_pipeline_base)["pipeline_communicate"]
+
+    def watched(pgconn: Any, commands: Any) -> Any:
+        taken.extend(isinstance(each, _Joined) and each._commands[-1] == pgconn.pipeline_sync for each in commands)
+        return communicate(pgconn, commands)
+
+    async def main() -> None:
+        async with opened(url) as store:
+            await store.join(node)
+            await prepared(store)
+            monkeypatch.setattr(_pipeline_base, "pipeline_communicate", watched)
+            claims = (await store.dispatch(Capacity(str(node), 9))).claims
+            ends = (AttemptEnd(0, 1, AttemptState.SUCCESS),)
+            await store.settle(node, [Settlement(each.run_id, each.run_no, each.fence, ends) for each in claims])
+
+    asyncio.run(main())
+    assert len(taken) > 8
+    assert all(taken)
 
 
 def test_a_transaction_that_stood_still_too_long_is_the_stores_failure(databases_18: Databases) -> None:

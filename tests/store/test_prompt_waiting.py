@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Iterator
 from socket import socket, socketpair
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.store.databases import Databases
 
 from horae.store.postgres import pooling
 from horae.store.postgres.driver import PostgresDriver
+from horae.store.postgres.links import Trust
 from horae.store.postgres.pooling import AT_ONCE, Connection, _promptly
 
 Work = Generator[Wait, Ready | int, list[int]]
@@ -134,5 +136,60 @@ def test_a_statement_that_nobody_waits_for_any_more_is_cancelled_and_its_connect
             assert await cursor.fetchone() == (7,)
         finally:
             await connection.close()
+
+    asyncio.run(body())
+
+
+def test_a_statement_cancelled_after_a_long_silence_has_time_to_end_and_its_connection_is_still_good(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = 0.0
+    monkeypatch.setattr(pooling, "monotonic", lambda: monotonic() + ahead)
+    monkeypatch.setattr(pooling, "CANCELLED", 60.0)
+
+    async def body() -> None:
+        nonlocal ahead
+        connection = await Connection.connect(url, autocommit=True)
+        try:
+            connection.answer_limit = float("inf")
+            asked = asyncio.ensure_future(connection.execute("SELECT pg_sleep(600)"))
+            await sleeps(url, connection.info.backend_pid)
+            ahead = 1000.0
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+            cursor = await connection.execute("SELECT 7")
+            assert await cursor.fetchone() == (7,)
+        finally:
+            await connection.close()
+
+    asyncio.run(body())
+
+
+def test_a_statement_that_goes_on_though_it_is_cancelled_ends_as_cancelled_and_casts_no_doubt_on_its_server(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = (
+        "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(600);"
+        " EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(0); END; END LOOP; END $$"
+    )
+    monkeypatch.setattr(pooling, "CANCELLED", 0.05)
+
+    async def body() -> None:
+        connection = await Connection.connect(url, autocommit=True)
+        backend = connection.info.backend_pid
+        trust = connection.trust = Trust()
+        try:
+            asked = asyncio.ensure_future(connection.execute(deaf))
+            await sleeps(url, backend)
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+            assert connection.closed
+            assert trust.doubted_at == float("-inf")
+        finally:
+            await connection.close()
+            async with await AsyncConnection.connect(url, autocommit=True) as other:
+                await other.execute("SELECT pg_terminate_backend(%s)", (backend,))
 
     asyncio.run(body())

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from horae.app.winding import wind_up
-from horae.errors import Conflict, StoreUnavailable
+from horae.errors import Conflict, StoreConflict, StoreUnavailable
 from horae.logs import configure as configure_logs
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ async def _main(app: Horae, companion: Companion, *, runs: bool) -> None:
                     is_prepared = True
                 engine = await app.open() if runs else None
                 is_begun = True
-            except StoreUnavailable as error:
-                _log.warning("the store went away while the node began: %s", error.message)
+            except (StoreUnavailable, StoreConflict) as error:
+                _log.warning("the store did not let the node begin, which tries again: %s", error.message)
                 await _pause(told, companion)
         _spare_collections()
         await companion.begin(engine)
@@ -155,8 +155,8 @@ async def _main(app: Horae, companion: Companion, *, runs: bool) -> None:
 
 
 async def _store_there(app: Horae, companion: Companion, told: asyncio.Event) -> bool:
-    """Opens the store, and waits for one that is away. False: somebody said stop meanwhile. Raises what no waiting
-    mends: a password that is wrong, a database that does not exist."""
+    """Opens the store, and waits for one that is away, or whose tables another transaction has locked. False: somebody
+    said stop meanwhile. Raises what no waiting mends: a password that is wrong, a database that does not exist."""
     app.specs()  # says what is wrong with them before anything is waited for
     loop = asyncio.get_running_loop()
     began, said = loop.time(), float("-inf")
@@ -168,7 +168,7 @@ async def _store_there(app: Horae, companion: Companion, told: asyncio.Event) ->
             if not opening.done():
                 return False
             opening.result()
-        except StoreUnavailable as error:
+        except (StoreUnavailable, StoreConflict) as error:
             if loop.time() - said >= REMIND_SECONDS:
                 said = loop.time()
                 _log.warning("waiting for the store, %d s so far: %s", said - began, error.message)

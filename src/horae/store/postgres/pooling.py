@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from fcntl import ioctl
 from select import POLLIN, POLLOUT, poll
@@ -60,6 +61,7 @@ class Connection(AsyncConnection[Row]):
         self.plans_stay = FIRST_RENEWAL
         self.heard_at = monotonic()
         self.trust: Trust | None = None
+        self._cancels = False
 
     async def wait(self, gen: Generator[Wait, Ready | int, Answer], *how: Any, **else_how: Any) -> Answer:
         try:
@@ -73,9 +75,15 @@ class Connection(AsyncConnection[Row]):
             raise
         except Unanswered:
             self._leave()
+            if self._cancels:
+                # A statement that does not end when it is cancelled says nothing about the server. The caller asked
+                # for the cancellation, and gets it.
+                raise asyncio.CancelledError from None
             if self.trust is not None:
                 self.trust.was_unanswered()
             raise
+        finally:
+            self._cancels = False
         self.heard_at = monotonic()
         return answer
 
@@ -96,6 +104,7 @@ class Connection(AsyncConnection[Row]):
 
     async def _try_cancel(self, *, timeout: float = CANCELLED) -> None:
         """A statement that nobody waits for any more is not waited for long either."""
+        self._cancels = True
         self.answer_limit = CANCELLED
         await super()._try_cancel(timeout=min(timeout, CANCELLED))
 
@@ -104,10 +113,13 @@ class _Pipeline(AsyncPipeline):
     """Has the server count, after each statement, how long the transaction stands still: what ends with Sync lets it
     begin to, what comes after that ends it. Of a process that freezes between two statements it would never know
     otherwise, and psycopg's own asks for a flush after the last Sync, which ends the counting too.
+
+    psycopg sends what is queued command by command. A process that froze between a statement and its Sync would keep
+    its locks as well, so both are one command here.
     """
 
     def _communicate_gen(self) -> Generator[Any, Any, None]:
-        self._sync_once()
+        self._join_with_sync()
         yield from super()._communicate_gen()
 
     def _exit_gen(self) -> Generator[Any, Any, None]:
@@ -127,9 +139,27 @@ class _Pipeline(AsyncPipeline):
         if failure is not None:
             raise failure
 
-    def _sync_once(self) -> None:
-        if self.command_queue and self.command_queue[-1] != self.pgconn.pipeline_sync:
+    def _join_with_sync(self) -> None:
+        """Makes one command of those that wait, with a Sync at its end."""
+        queue, commands = self.command_queue, deque[Callable[[], None]]()
+        if not queue or isinstance(queue[-1], _Joined):
+            return
+        if queue[-1] != self.pgconn.pipeline_sync:
             self._enqueue_sync()
+        while queue and not isinstance(queue[-1], _Joined):
+            commands.appendleft(queue.pop())
+        queue.append(_Joined(tuple(commands)))
+
+
+class _Joined:
+    """Commands of a pipeline that are sent together."""
+
+    def __init__(self, commands: Sequence[Callable[[], None]]) -> None:
+        self._commands = commands
+
+    def __call__(self) -> None:
+        for command in self._commands:
+            command()
 
 
 class Flooded(psycopg.OperationalError):
@@ -200,7 +230,7 @@ def _promptly(
                 if silent_since is None:
                     silent_since = monotonic()
                 ready = yield wanted
-            if ready:
+            if ready or ready is None:  # None: psycopg takes the wait up again, after it has asked for a cancellation
                 silent_since = None
             elif silent_since is not None:
                 silent = monotonic() - silent_since

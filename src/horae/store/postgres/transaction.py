@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, pq
 
+from horae.errors import StoreConflict, StoreUnavailable
 from horae.store.driver import RoleChange, Row, statements
 from horae.store.postgres.arrays import Batch, array_literal
 from horae.store.postgres.failures import translated
@@ -164,7 +165,17 @@ async def lock_migrations(transaction: PostgresTransaction, *, write: bool) -> N
     """Keeps those who change the schema apart, and has those who only look wait for them.
 
     Where there is no catalog yet there is no table to lock, and no job text either: only there it is an advisory lock.
+    Raises StoreUnavailable where another change of the schema takes longer than a lock is waited for.
     """
+    try:
+        await _lock_migrations(transaction, write=write)
+    except StoreConflict as error:
+        raise StoreUnavailable(
+            "Another process is changing the schema of this catalog", hint="Try again when it has finished."
+        ) from error
+
+
+async def _lock_migrations(transaction: PostgresTransaction, *, write: bool) -> None:
     lock = f"LOCK TABLE sys.schema_migrations IN {'EXCLUSIVE' if write else 'ROW SHARE'} MODE"
     is_there = "SELECT 1 WHERE to_regclass('sys.schema_migrations') IS NOT NULL"
     if await transaction.raw(is_there):
