@@ -75,6 +75,9 @@ def keep_files_in_memory(memory: Path = Path("/dev/shm"), least: int = 6 << 30) 
     left alone, and programs that tests start in a sandbox stay where they are: it has a /dev of its own."""
     if os.environ.get("TMPDIR") or not os.access(memory, os.W_OK | os.X_OK) or shutil.disk_usage(memory).free < least:
         return
+    # As containers mount it: tests write programs too, and run them.
+    if os.statvfs(memory).f_flag & os.ST_NOEXEC:
+        return
     for variable in (PYTEST_ROOT, FOLDER_VARIABLE):
         os.environ.setdefault(variable, str(memory))
 

@@ -15,7 +15,7 @@ from horae.core.report import Report
 from horae.errors import StoreUnavailable
 
 PATIENCE = 60.0
-KILL = "SELECT pg_terminate_backend(%s, 10000)"
+KILL = "SELECT pg_terminate_backend(%s, 60000)"
 
 
 def cut(url: str, process: int) -> None:

@@ -15,7 +15,8 @@ import pytest
 from tests.cli.inside import inside
 
 from horae import Horae
-from horae.engine.publisher import HeadPublisher
+from horae.engine import publisher
+from horae.engine.publisher import HeadPublisher, post_head
 from horae.engine.tuning import checked_system, parse_tuning
 from horae.errors import InvalidInput, InvalidPolicy
 from horae.events import HeadUnpublished, TrailSealed
@@ -153,14 +154,26 @@ def test_a_webhook_that_is_away_fails(receiver: Receiver) -> None:
     assert SECRET not in failed
 
 
-def test_a_webhook_that_never_answers_is_given_up_and_keeps_the_file_from_nothing(tmp_path: Path) -> None:
+def test_a_webhook_that_never_answers_is_given_up_and_keeps_the_file_from_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "heads"
+    # The deadline is the file's too, which may be slow: only the webhook's own is brief.
+    monkeypatch.setattr(publisher, "post_head", lambda url, head, timeout: post_head(url, head, 0.1))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        failed = published(file, f"{address}/{SECRET}", FIRST, SECOND, deadline=0.5)
+        failed = published(file, f"{address}/{SECRET}", FIRST, SECOND)
     assert len(failed) == 2
     assert all(each.startswith(f"{address}: ") for each in failed)
     assert read_heads(str(file)) == [FIRST.digest, SECOND.digest]
+
+
+def test_a_try_that_never_ends_is_given_up_at_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        failed = published(None, f"{address}/{SECRET}", FIRST, SECOND, deadline=0.5)
+    assert len(failed) == 2
+    assert all(each.startswith(f"{address}: ") for each in failed)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import gc
 import os
 import pwd
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -220,12 +221,21 @@ def lone_user() -> str:
 
 
 def interpreter_for_all() -> str | None:
-    """A Python that users other than root can run, as new as ours."""
-    for each in (sys.executable, PYTHON):
+    """A Python that users other than root can run, of our own version: it is given our packages, and libraries that
+    were compiled for another are none to it."""
+    ours = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for each in (sys.executable, PYTHON, f"/usr/bin/{ours}", f"/usr/local/bin/{ours}"):
         path = Path(each).resolve()
-        if path.exists() and all(step.stat().st_mode & 0o005 for step in (path, *path.parents)):
+        is_for_all = path.exists() and all(step.stat().st_mode & 0o005 for step in (path, *path.parents))
+        if is_for_all and _version_of(path) == sys.version_info[:2]:
             return str(path)
     return None
+
+
+def _version_of(interpreter: Path) -> tuple[int, ...]:
+    asked = [str(interpreter), "-I", "-c", "import sys; print(*sys.version_info[:2])"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    return tuple(int(each) for each in told.split())
 
 
 def ids_of(name: str) -> tuple[int, int]:

@@ -24,6 +24,8 @@ class SwallowingProxy:
         """Connections that were ever opened."""
         self.received = 0
         """Bytes that the server has sent on all of them."""
+        self.is_swallowing = False
+        """Since `swallow`, until a test has seen all that it cut off given up."""
         self._swallows_new = False
         self._answers_only = False
         self._links: list[_Link] = []
@@ -33,6 +35,7 @@ class SwallowingProxy:
     def swallow(self, *, new: bool, answers_only: bool = False) -> None:
         """From now on nothing arrives on the connections there are; with `new`, on none that comes either. With
         `answers_only` the server still hears all that is said, and nobody hears the server."""
+        self.is_swallowing = True
         self._swallows_new = new
         self._answers_only = answers_only
         for link in self._links:
@@ -40,7 +43,7 @@ class SwallowingProxy:
 
     def pass_on(self) -> None:
         """New connections work again. Those that were swallowed stay as they are: what was sent is lost."""
-        self._swallows_new = False
+        self._swallows_new = self.is_swallowing = False
 
     async def __aenter__(self) -> SwallowingProxy:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)

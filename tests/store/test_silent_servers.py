@@ -16,14 +16,15 @@ from tests.store.swallowing import SwallowingProxy
 from horae.core.liveness import SILENCE
 from horae.errors import NotACatalog, StoreError, StoreUnavailable
 from horae.store.catalog import Catalog
-from horae.store.postgres import links, listening
+from horae.store.postgres import listening
 from horae.store.postgres.driver import PostgresDriver, _configure
-from horae.store.postgres.links import KEPT_ALIVE, kept_alive
+from horae.store.postgres.links import KEPT_ALIVE, Trust, kept_alive
 from horae.store.postgres.listening import lock_key
 from horae.store.postgres.pooling import LONGEST_PAUSE, Connection, _Attempt
 from horae.store.postgres.target import PostgresTarget
 
-PATIENCE = 30.0
+PATIENCE = 60.0
+BRIEF = 0.5
 
 
 def on_proxy(databases: Databases, body: Callable[[SwallowingProxy, Catalog], Awaitable[None]]) -> None:
@@ -31,6 +32,12 @@ def on_proxy(databases: Databases, body: Callable[[SwallowingProxy, Catalog], Aw
 
     async def main() -> None:
         async with SwallowingProxy(url) as proxy:
+
+            def limit(trust: Trust) -> float:
+                # Brief only while nothing can come: an answer that is on its way may take as long as it takes.
+                return BRIEF if proxy.is_swallowing else PATIENCE
+
+            patched.setattr(Trust, "limit", property(limit))
             store = Catalog(PostgresDriver(proxy.url, patience=PATIENCE))
             await store.open()
             try:
@@ -39,8 +46,7 @@ def on_proxy(databases: Databases, body: Callable[[SwallowingProxy, Catalog], Aw
                 await store.close()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(links, "ANSWER", 0.5)
-        patched.setattr(listening, "PROBE", 0.5)
+        patched.setattr(listening, "PROBE", BRIEF)
         asyncio.run(main())
 
 
@@ -73,6 +79,7 @@ def test_a_verb_whose_packets_are_swallowed_gives_up_and_the_next_has_another_co
         proxy.swallow(new=False)
         with pytest.raises(StoreUnavailable, match="did not answer"):
             await store.totals()
+        proxy.is_swallowing = False
         await store.totals()
 
     on_proxy(databases_18, body)
@@ -87,6 +94,7 @@ def test_connections_last_heard_before_one_went_unanswered_are_replaced_and_not_
         proxy.swallow(new=False)
         with pytest.raises(StoreUnavailable, match="did not answer"):
             await store.totals()
+        proxy.is_swallowing = False
         for _ in range(8):
             await store.totals()
 
@@ -125,6 +133,7 @@ def test_a_listener_that_is_half_open_is_replaced_at_a_heartbeat_and_has_its_loc
             return bool(held) and held != [before]
 
         await until(replaced)
+        proxy.is_swallowing = False
         seen = await store.changed(0)
         assert await store.changed(seen, 0) == seen
         async with store.driver.transaction() as transaction:

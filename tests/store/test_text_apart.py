@@ -259,6 +259,8 @@ def test_a_process_is_used_again_and_knows_nothing_of_the_environment(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HORAE_MASTER_KEY", "secret")
+    # One that is slow to undo what failed is killed, and another takes its place.
+    monkeypatch.setattr(apart, "GRACE", PATIENCE)
 
     async def body(worker: Worker) -> None:
         seen = []

@@ -40,6 +40,8 @@ def in_a_server(
         app = Horae(f"sqlite:///{tmp_path}/horae.db")
         app.home.settle_here()
         limits = Limits(rate=AMPLE.rate, burst=AMPLE.burst, connections_per_address=per_address)
+        # What is held stays, however long the test takes.
+        patched.setattr(listening_module, "KEEP_ALIVE_SECONDS", 3600)
         listening = await serve(site_of(app, limits=limits), "127.0.0.1", 0, connections=connections)
         port = urlsplit(listening.address).port
         held: list[asyncio.StreamWriter] = []
@@ -74,7 +76,8 @@ def in_a_server(
             await listening.stop()
             await app.close()
 
-    asyncio.run(main())
+    with pytest.MonkeyPatch.context() as patched:
+        asyncio.run(main())
 
 
 def test_one_address_that_holds_its_share_keeps_nobody_else_out(tmp_path: Path) -> None:
