@@ -32,6 +32,7 @@ FAULTS: list[tuple[str, int, str, str, str]] = [
     ("[pools]\nx = 0", 2, "pools.x", "must be a whole number from 1", ""),
     ("[pools]\nx = 2.0", 2, "pools.x", "must be a whole number from 1", ""),
     (HEAD.replace('every = "1h"\n', ""), 1, "jobs.a", "has no schedule", 'schedule = "none"'),
+    (SQL + 'schedule = { every = "1h" }', 3, "jobs.a.schedule", 'must be "none"', "as a key of the job: every = "),
     (HEAD + 'cron = "* * * * *"', 4, "jobs.a.cron", "two kinds of schedule: every and cron", "schedules = ["),
     (HEAD.replace('sql = "SELECT 1"\n', ""), 1, "jobs.a", "has no work", "tasks"),
     (HEAD + 'python = "x"', 4, "jobs.a.python", "two kinds of work: sql and python", "[[jobs.NAME.tasks]]"),

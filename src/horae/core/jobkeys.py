@@ -211,7 +211,10 @@ SCHEDULE = Table({**KINDS_OF_SCHEDULE, **_PARTS_OF_SCHEDULE}, one_of=(_ONE_SCHED
 _WHEN: Mapping[str, Key] = {
     **KINDS_OF_SCHEDULE,
     "schedules": Key(Listed(SCHEDULE, 1), "Several schedules, which fire whenever any of them does."),
-    "schedule": Key(Choice(("none",)), "No schedule: the job runs when somebody triggers it."),
+    "schedule": Key(
+        Choice(("none",), 'Write the schedule as a key of the job: every = "5m", or cron = "0 2 * * *".'),
+        "No schedule: the job runs when somebody triggers it.",
+    ),
     **_PARTS_OF_SCHEDULE,
     "timezone": Key(
         Text(zone),

@@ -110,9 +110,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words."""
+    """One of a few words. `hint` says what to do where another was meant."""
 
     words: tuple[str, ...]
+    hint: str | None = None
     kinds = (str,)
 
     @property
@@ -121,7 +122,7 @@ class Choice:
 
     def refuse(self, value: Any, path: Path) -> None:
         if type(value) is not str or value not in self.words:
-            raise refusal(self.said, value, path, did_you_mean(value, self.words))
+            raise refusal(self.said, value, path, did_you_mean(value, self.words) or self.hint)
 
     def schema(self) -> dict[str, Any]:
         return {"enum": list(self.words)} if len(self.words) > 1 else {"const": self.words[0]}
