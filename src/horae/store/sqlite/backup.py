@@ -114,7 +114,7 @@ def refuse_nodes(target: Path) -> None:
     """Raises InUse where a live node has the catalog: it holds a lock in the folder beside it."""
     locks = FileLocks(str(target))
     folder = Path(f"{target}-nodes")
-    alive = [each.name for each in folder.iterdir() if not locks.is_free(each.name)] if folder.is_dir() else []
+    alive = [each.name for each in folder.iterdir() if locks.is_held(each.name)] if folder.is_dir() else []
     if alive:
         raise InUse(
             f"{shown(str(target))} is at work: {len(alive)} node{'s are' if len(alive) > 1 else ' is'} alive on it",

@@ -1,8 +1,10 @@
 """Liveness on one machine: an flock per incarnation, in a folder beside the catalog's file.
 
-The lock ends with the process, however it ends, so a lock that can be had is proof. A file that is missing is none:
-somebody may have removed it under a process that lives, which makes it again at its next heartbeat. A catalog in memory
-belongs to one process, whose nodes live as long as it does.
+The lock ends with the process, however it ends, so a lock that can be had is proof, on a file that the process itself
+made and locked. A file that is missing is none, nor is another one in its place: somebody may have removed or replaced
+it under a process that lives, which makes it again at its next heartbeat. A process therefore writes the file's inode
+into it once it has the lock: a copy has another. A catalog in memory belongs to one process, whose nodes live as long
+as it does.
 """
 
 from __future__ import annotations
@@ -12,11 +14,17 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from horae.store.sqlite.modes import create_folder, open_beside
 
 _left: list[int] = []
 """Locks that end with the process and not before."""
+
+
+class _LockFile(NamedTuple):
+    is_locked: bool
+    is_signed: bool
 
 
 class FileLocks:
@@ -38,6 +46,7 @@ class FileLocks:
         if not _lock(descriptor):
             os.close(descriptor)
             return False
+        _sign(descriptor)
         self._held[node] = descriptor
         return True
 
@@ -56,7 +65,10 @@ class FileLocks:
     def renew(self) -> None:
         """Makes the files again that were removed, or replaced, under the locks this process holds."""
         for node, descriptor in self._held.items():
-            if self._folder is None or _is_at(descriptor, self._folder / node):
+            if self._folder is None:
+                continue
+            if _is_at(descriptor, self._folder / node):
+                _sign(descriptor)
                 continue
             try:
                 create_folder(self._folder, self._file)
@@ -65,6 +77,7 @@ class FileLocks:
                 # The heartbeat goes on, and others go by that.
                 continue
             if _lock(made):
+                _sign(made)
                 self._held[node] = made
                 os.close(descriptor)
             else:
@@ -82,19 +95,33 @@ class FileLocks:
         if self._folder is not None:
             for node in nodes:
                 create_folder(self._folder, self._file)
-                os.close(open_beside(self._folder / node, self._file))
+                made = open_beside(self._folder / node, self._file)
+                _sign(made)
+                os.close(made)
 
     def is_free(self, node: str) -> bool:
+        """Whether the lock proves that the node is gone."""
         if node in self._held:
             return False
         if self._folder is None:
             return True
+        found = self._look(self._folder / node)
+        return found is not None and found.is_signed and not found.is_locked
+
+    def is_held(self, node: str) -> bool:
+        """Whether some process has the lock."""
+        if node in self._held or self._folder is None:
+            return node in self._held
+        found = self._look(self._folder / node)
+        return found is not None and found.is_locked
+
+    def _look(self, path: Path) -> _LockFile | None:
         try:
-            descriptor = os.open(self._folder / node, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            return False
+            return None
         try:
-            return _lock(descriptor)
+            return _LockFile(is_locked=not _lock(descriptor), is_signed=_is_signed(descriptor))
         finally:
             os.close(descriptor)
 
@@ -118,3 +145,17 @@ def _lock(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_signed(descriptor: int) -> bool:
+    """Whether the file is the one that a process locked, and not another in its place."""
+    return os.pread(descriptor, 32, 0) == b"%d\n" % os.fstat(descriptor).st_ino
+
+
+def _sign(descriptor: int) -> None:
+    """Says in a file that is locked which one it is. Where the disk is full the file proves nothing, and others go by
+    the heartbeat."""
+    with suppress(OSError):
+        if not _is_signed(descriptor):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.fstat(descriptor).st_ino, 0)
