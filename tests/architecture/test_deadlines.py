@@ -122,7 +122,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "a statement whose connection is told to stop at every few steps; nobody else may touch that before": (
         "store/sqlite/looking.py SqliteLook._within_thread: asyncio.wait([thread])",
-        "store/sqlite/target.py SqliteTarget.run_text: asyncio.gather(work, return_exceptions=True)",
     ),
     DONE: (
         "store/postgres/driver.py PostgresDriver._usual: from_outside.get()",
@@ -286,7 +285,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "store/sqlite/apart.py Apart._started: asyncio.shield(starting)",
         "store/sqlite/apart.py Apart.within: asyncio.shield(future)",
         "store/sqlite/looking.py SqliteLook._within_thread: asyncio.shield(thread)",
-        "store/sqlite/target.py SqliteTarget.run_text: asyncio.shield(work)",
     ),
     "the web server, which gives requests 5 s when it is to end": (
         "web/listening.py Listening.stop: asyncio.shield(self._task)",

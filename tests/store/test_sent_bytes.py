@@ -110,7 +110,7 @@ def test_an_answer_on_a_named_connection_is_read_only_as_far_as_it_may_be(databa
     async def main() -> int:
         async with SwallowingProxy(url) as proxy:
             with pytest.raises(StatementFailed, match="too much"):
-                await PostgresTarget("warehouse", proxy.url).run_text(text, {}, MOST)
+                await PostgresTarget("warehouse", proxy.url).run_text(text, Identity("ann"), MOST)
             return proxy.received
 
     assert asyncio.run(main()) < 1.5 * BESIDE

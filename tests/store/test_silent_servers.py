@@ -22,6 +22,7 @@ from horae.store.postgres.links import KEPT_ALIVE, Trust, kept_alive
 from horae.store.postgres.listening import lock_key
 from horae.store.postgres.pooling import LONGEST_PAUSE, Connection, _Attempt
 from horae.store.postgres.target import PostgresTarget
+from horae.store.vault import Identity
 
 PATIENCE = 60.0
 BRIEF = 0.5
@@ -273,7 +274,7 @@ def test_a_statement_on_another_database_has_the_keepalives(
         return await connect(url, **more)
 
     monkeypatch.setattr(AsyncConnection, "connect", connects)
-    rows = asyncio.run(PostgresTarget("other", databases_18.emptied()).run_text("SELECT 1", {}, 100))
+    rows = asyncio.run(PostgresTarget("other", databases_18.emptied()).run_text("SELECT 1", Identity("ann"), 100))
     assert list(rows) == [(1,)]
     assert {name: int(str(conninfo_to_dict(asked[0])[name])) for name in KEPT_ALIVE} == KEPT_ALIVE
 

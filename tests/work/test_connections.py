@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -11,6 +12,7 @@ import pytest
 from tests.engine.world import ended
 from tests.store.catalogs import Place, sqlite_place
 from tests.store.databases import Databases
+from tests.store.test_text_apart import ONE_STEP
 from tests.work.world import (
     PATIENCE,
     at_work,
@@ -311,6 +313,43 @@ def test_a_statement_that_waits_for_another_writer_is_stopped_too(
     holder.execute("COMMIT")
     assert holder.execute("SELECT count(*) FROM facts").fetchall() == [(0,)]
     holder.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["PRAGMA hard_heap_limit = 8192", "SELECT length(printf('%.*c', 1500000000, 'a') || 'b')"]
+)
+def test_what_a_text_on_a_file_takes_or_sets_reaches_no_other(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other.db").touch()
+    app = reaching(tmp_path, f"sqlite:///{tmp_path / 'other.db'}")
+
+    async def body() -> None:
+        await create(app, text)
+        await executed(app, "there")
+        # The node's own SQLite has the memory that it needs.
+        await app.sql("CREATE JOB here SCHEDULE = NONE AS 'SELECT length(hex(zeroblob(100000)))'")
+        assert (await ran(app, "here"))["result_data"]["rows"] == [[200_000]]
+        await create(app, "SELECT 7 AS a")
+        assert (await ran(app, "there"))["result_data"]["rows"] == [[7]]
+
+    at_work(app, body)
+
+
+def test_a_statement_on_a_file_that_is_one_step_is_stopped_and_keeps_nobody_from_reading(tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with closing(apsw.Connection(str(file))) as connection:
+        connection.execute("CREATE TABLE facts (a INTEGER)")
+    app = reaching(tmp_path, f"sqlite:///{file}")
+
+    async def body() -> None:
+        await create(app, f"INSERT INTO facts VALUES (1); {ONE_STEP}")
+        ((run_id, _),) = await app.sql("EXECUTE JOB there")
+        await until(lambda: is_running(app, run_id))
+        await app.sql("CREATE JOB reads SCHEDULE = NONE AS 'SELECT count(*) FROM facts' ON CONNECTION other")
+        assert (await ran(app, "reads"))["result_data"]["rows"] == [[0]]
+        await app.cancel(run_id)
+        assert str((await ended(app, run_id)).tasks[0].state) == "CANCELLED"
+
+    at_work(app, body)
 
 
 def test_the_catalog_is_not_in_a_transaction_while_another_database_is_at_work(tmp_path: Path, server: Place) -> None:

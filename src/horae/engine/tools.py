@@ -13,6 +13,7 @@ from horae.engine.programs import programs_refused
 from horae.security import access
 from horae.security.keys import Keyring
 from horae.store.port import Rows
+from horae.store.vault import Identity
 
 __all__ = ["Kept", "Target", "Tools"]
 
@@ -28,7 +29,7 @@ class Abilities(NamedTuple):
 class Target(Protocol):
     """A named connection: a database with a login of its own."""
 
-    async def run_text(self, sql: str, variables: Mapping[str, str], most: int) -> Rows:
+    async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
         """Runs a job's text, all of it or nothing where the statements allow that, and says what it answered: rows of
         at most `most` characters. Cancelled, it stops the statement. Raises StatementFailed."""
 

@@ -114,7 +114,7 @@ class Works:
                 f"This node has no connection called {shown(connection)}",
                 hint=f"Put [connections.{connection}] with its url into the configuration.",
             )
-        return self._answered(await target.run_text(text, who.variables, self.result_limit))
+        return self._answered(await target.run_text(text, who, self.result_limit))
 
     def _answered(self, rows: Rows) -> Done:
         """As JSON that is sure to be kept: the store's own bound is on rows alone, and as it counts letters."""

@@ -7,7 +7,6 @@ that cannot be inside one (VACUUM, CREATE DATABASE) can be said alone. Asked to 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from urllib.parse import unquote
 
 import psycopg
@@ -21,6 +20,7 @@ from horae.store.driver import Row
 from horae.store.postgres.links import kept_alive
 from horae.store.postgres.pooling import Connection, at_most
 from horae.store.records import Rows
+from horae.store.vault import Identity
 
 _READING = frozenset({"SELECT", "VALUES", "TABLE"})
 _WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
@@ -37,7 +37,7 @@ class PostgresTarget:
         self._name = name
         self._url = url
 
-    async def run_text(self, sql: str, variables: Mapping[str, str], most: int) -> Rows:
+    async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
         try:
             connection = await Connection.connect(
                 kept_alive(self._url), autocommit=True, connect_timeout=10, row_factory=tuple_row
@@ -53,7 +53,7 @@ class PostgresTarget:
         try:
             with at_most(connection, most):
                 cursor = connection.cursor()
-                for name, value in variables.items():
+                for name, value in identity.variables.items():
                     await cursor.execute("SELECT set_config(%s, %s, false)", (f"horae.{name}", value))
                 return await self._executed(cursor, sql, most)
         except psycopg.Error as error:

@@ -24,7 +24,7 @@ import apsw
 
 from horae.errors import StoreUnavailable
 from horae.store.records import Rows
-from horae.store.sqlite import looking, running
+from horae.store.sqlite import looking, running, target_text
 from horae.store.sqlite.driver import BUSY_PATIENCE, attach, prepared_statements
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.guarding import Variables
@@ -179,6 +179,10 @@ class Work:
         return running.select_from_file(
             self._path, sql, most, seconds, lambda: False, viewer=viewer, pragma=running.WITHOUT_FILES
         )
+
+    def elsewhere(self, sql: str, variables: Mapping[str, str], most: int, patience: float) -> Rows:
+        """A text on a file that is no catalog."""
+        return target_text.run(self._path, sql, variables, most, patience)
 
     def _patiently(self, step: Any) -> None:
         """Repeats `step` while another process is in the way, with pauses that grow and never fall into step."""
