@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import select
 import signal
 import socket
 import subprocess
@@ -23,9 +24,11 @@ from horae import errors
 from horae.errors import HoraeError, InvalidInput, StatementFailed, StoreUnavailable, TransactionExpired
 from horae.store.catalog import Catalog
 from horae.store.driver import KeyTaken
-from horae.store.sqlite import apart
+from horae.store.sqlite import apart, text_child
 from horae.store.sqlite.driver import SqliteDriver
-from horae.store.sqlite.text_messages import answered, send
+from horae.store.sqlite.text_child import Work
+from horae.store.sqlite.text_messages import WAITING, WRITING, answered, send
+from horae.testing.clock import ManualClock
 
 ALICE = somebody("alice", ("SELECT", "things"), ("INSERT", "things"))
 BOB = somebody("bob")
@@ -147,6 +150,81 @@ def test_a_snapshot_that_became_too_old_to_write_on_is_taken_anew(place: Place) 
 
     asyncio.run(with_worker(place, body, tasks=("one", "two"), setup=SETUP))
     assert things(place) == ["mine", "theirs"]
+
+
+def writer_of(place: Place) -> apsw.Connection:
+    """Another client, which has the writer's place until it is closed."""
+    other = apsw.Connection(place.target)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+def test_waiting_for_another_writer_does_not_count_as_writing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(with_worker(place, nothing, setup=SETUP))
+    passed, said = [0.0], list[str]()
+    work = Work(lambda message: said.append(message[0]))
+    work.open(place.target, 30.0)
+    work.begin(0, 5.0)
+    other = writer_of(place)
+
+    def waits(_: float) -> None:
+        passed[0] += 1.0
+        if passed[0] == 20.0:
+            other.close()
+
+    monkeypatch.setattr(text_child, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(text_child, "sleep", waits)
+    # Enough steps of SQLite's machine that it asks whether the limit is over.
+    text = f"{WRITES}{ENDLESS.replace('n)', 'n LIMIT 100000)', 1)}"
+    assert work.text(text, ALICE, MOST) == [(100_000,)]
+    assert (passed, said) == ([20.0], [WRITING, WAITING, WRITING])
+    work.commit()
+    assert things(place) == ["gone"]
+
+
+async def nothing(worker: Worker) -> None:
+    """The catalog is there: no more is wanted."""
+
+
+def test_a_process_that_waits_for_another_writer_is_not_killed_for_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = list[float | None]()
+
+    class Poll:
+        def register(self, *_: object) -> None:
+            """There is one socket."""
+
+        def poll(self, left: float | None) -> list[int]:
+            waited.append(left)
+            return [1]
+
+    ours, theirs = socket.socketpair()
+    process = object.__new__(apart.TextProcess)
+    process._end, process._killed, process.write_limit, process._writes_until = ours, False, 5.0, float("inf")
+    monkeypatch.setattr(select, "poll", Poll)
+    monkeypatch.setattr(apart, "monotonic", lambda: 100.0)
+    with ours, theirs:
+        for message in ((WRITING,), (WAITING,), (WRITING,), ("done", 1)):
+            send(theirs, message)
+        assert process.call("text") == 1
+    limited = (5.0 + apart.GRACE) * 1000
+    assert waited == [None, limited, None, limited]
+
+
+def test_a_wait_for_another_writer_that_runs_out_is_the_failure_of_the_store(place: Place) -> None:
+    class Impatient(Place):
+        def store(self, clock: ManualClock | None = None) -> Catalog:
+            return Catalog(SqliteDriver(self.target, patience=0.2))
+
+    async def body(worker: Worker) -> None:
+        async with worker.joins("alice", limit=20.0) as joined:
+            other = writer_of(place)
+            with pytest.raises(StoreUnavailable, match="busy"):
+                await joined.run_text("INSERT INTO things VALUES ('gone')", ALICE, MOST)
+            other.close()
+        await ran(worker, "INSERT INTO things VALUES ('next')", ALICE)
+
+    asyncio.run(with_worker(Impatient("sqlite", place.target), body, tasks=("one", "two"), setup=SETUP))
+    assert things(place) == ["next"]
 
 
 def test_a_run_that_was_taken_meanwhile_keeps_nothing_of_its_text(place: Place) -> None:

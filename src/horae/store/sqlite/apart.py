@@ -30,7 +30,7 @@ from horae.store import foreign
 from horae.store.driver import Parameters, RoleChange, Row
 from horae.store.records import Rows
 from horae.store.sqlite.running import wrote_too_long
-from horae.store.sqlite.text_messages import WRITING, answered, send
+from horae.store.sqlite.text_messages import WAITING, WRITING, answered, send
 from horae.store.vault import Identity
 
 MOST_TEXTS, MOST_OF_ONE = 4, 2
@@ -70,7 +70,8 @@ class _TooLate(Exception):
 class TextProcess:
     """One process. Everything but `kill` is for one thread at a time."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, patience: float) -> None:
+        """`patience` is for how many seconds a text waits for others to end their writing."""
         self.uses = 0
         self._fit, self._killed = True, False
         self.write_limit = _NEVER
@@ -92,7 +93,7 @@ class TextProcess:
         finally:
             theirs.close()
         self.pid = self._process.pid
-        self.call("open", str(Path(path).absolute()), until=monotonic() + LONGEST_START)
+        self.call("open", str(Path(path).absolute()), patience, until=monotonic() + LONGEST_START)
 
     def call(self, verb: str, *arguments: Any, until: float = _NEVER) -> Any:
         """Waits for the answer. Raises what it raised there, _Gone, or _TooLate at the monotonic time `until`."""
@@ -105,8 +106,8 @@ class TextProcess:
                 if message is None:
                     raise _Gone
                 kind, *rest = message
-                if kind == WRITING:
-                    self._writes_until = monotonic() + self.write_limit + GRACE
+                if kind in (WRITING, WAITING):
+                    self._writes_until = monotonic() + self.write_limit + GRACE if kind == WRITING else _NEVER
                     continue
                 # Killed meanwhile, it is not fit again: its answer was on the way.
                 self._fit = not self._killed
@@ -163,8 +164,9 @@ class TextProcess:
 class Apart:
     """The processes of one open store."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, patience: float) -> None:
         self._path = path
+        self._patience = patience
         self._idle: list[TextProcess] = []
         self._busy: set[TextProcess] = set()
         self._starting = Lock()
@@ -260,7 +262,7 @@ class Apart:
 
     def _make(self, unwanted: Event) -> TextProcess:
         try:
-            process = TextProcess(self._path)
+            process = TextProcess(self._path, self._patience)
         except (OSError, _Gone, _TooLate) as error:
             raise StoreUnavailable(
                 f"No process could be started for a text: {error}", hint="See the node's standard error."

@@ -73,7 +73,7 @@ class SqliteDriver:
         self._lock = asyncio.Lock()
         self._writers = asyncio.Lock()
         self._selects: ThreadPoolExecutor | None = None
-        self._apart = Apart(path)
+        self._apart = Apart(path, patience)
         self._last = 0
         self._changes = 1
         self._fired: asyncio.Future[None] | None = None

@@ -30,7 +30,7 @@ class SqliteTarget:
     async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
         async with self._turns.taken(identity.name):
             self._check()
-            apart = Apart(self._path)
+            apart = Apart(self._path, PATIENCE)
             apart.open()
             try:
                 async with apart.lent(identity.name) as process:

@@ -12,7 +12,7 @@ import pickle
 import resource
 import socket
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,10 +25,10 @@ import apsw
 from horae.errors import StoreUnavailable
 from horae.store.records import Rows
 from horae.store.sqlite import looking, running, target_text
-from horae.store.sqlite.driver import BUSY_PATIENCE, attach, prepared_statements
+from horae.store.sqlite.driver import attach, prepared_statements
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.guarding import Variables
-from horae.store.sqlite.text_messages import WRITING, plain, receive, send
+from horae.store.sqlite.text_messages import WAITING, WRITING, plain, receive, send
 from horae.store.sqlite.transaction import SqliteTransaction
 from horae.store.vault import Identity
 
@@ -101,11 +101,12 @@ class Work:
         self._connection: apsw.Connection
         self._transaction: SqliteTransaction
         self._path = ""
+        self._patience = 0.0
         self._limit: TextLimit
         self._holds = False
 
-    def open(self, path: str) -> None:
-        self._path = path
+    def open(self, path: str, patience: float) -> None:
+        self._path, self._patience = path, patience
         self._prepared = prepared_statements()
 
     def _attached(self) -> apsw.Connection:
@@ -121,7 +122,7 @@ class Work:
     def begin(self, now: int, write_limit: float) -> None:
         """A transaction that takes the writer's place at its first write, and not before."""
         connection = self._attached()
-        self._limit = TextLimit(write_limit, self._writing)
+        self._limit = TextLimit(write_limit, lambda said: self._say((said,)))
         self._holds = False
         with translated(self._path):
             connection.execute("BEGIN")
@@ -156,15 +157,14 @@ class Work:
         self._transaction.now = now
 
     def _take_the_place(self) -> None:
+        """Waiting for another to end its writing is no writing: where that takes too long, the store is to blame."""
         connection = self._connection
         with translated(self._path):
             connection.execute("ROLLBACK")
+        self._limit.wait_to_write()
         self._patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
         self._holds = True
         self._limit.begin_to_write()
-
-    def _writing(self) -> None:
-        self._say((WRITING,))
 
     def commit(self) -> None:
         with translated(self._path):
@@ -186,7 +186,7 @@ class Work:
 
     def _patiently(self, step: Any) -> None:
         """Repeats `step` while another process is in the way, with pauses that grow and never fall into step."""
-        ends, pause = monotonic() + BUSY_PATIENCE, 0.0005
+        ends, pause = monotonic() + self._patience, 0.0005
         while True:
             try:
                 with translated(self._path):
@@ -202,9 +202,9 @@ class Work:
 class TextLimit(running.Limit):
     """Reading takes as long as it takes: whoever waits has a limit. From the first write on, others wait."""
 
-    def __init__(self, write_limit: float, writing: Any) -> None:
+    def __init__(self, write_limit: float, say: Callable[[str], None]) -> None:
         self._write_limit = write_limit
-        self._writing = writing
+        self._say = say
         self._ends_at = float("inf")
 
     @property
@@ -213,8 +213,14 @@ class TextLimit(running.Limit):
 
     def begin_to_write(self) -> None:
         if not self.wants_to_write:
-            self._writing()
+            self._say(WRITING)
             self._ends_at = monotonic() + self._write_limit
+
+    def wait_to_write(self) -> None:
+        """What was begun could not go on: another writes."""
+        if self.wants_to_write:
+            self._say(WAITING)
+            self._ends_at = float("inf")
 
     def is_over(self) -> bool:
         return monotonic() > self._ends_at

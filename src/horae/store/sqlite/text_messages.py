@@ -15,6 +15,8 @@ from horae.store.records import Rows
 
 WRITING = "writing"
 """What the process says before its first statement that writes: what follows must be over soon after."""
+WAITING = "waiting"
+"""And then, where another process writes: nobody waits for this one while it waits itself."""
 _HEADER = 8
 _PIECE = 1 << 20
 
