@@ -26,7 +26,7 @@ from horae.core.instant import EPOCH
 from horae.errors import InvalidInput, NotACatalog, StoreError, StoreMissing, StoreUnavailable, shown
 from horae.store.driver import Clock, Row, Statement, statements
 from horae.store.records import Rows
-from horae.store.sqlite import looking, running
+from horae.store.sqlite import looking, opening, running
 from horae.store.sqlite.apart import Apart, ApartJoined
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.guarding import Variables
@@ -44,6 +44,7 @@ IDLE_AFTER = 50
 CACHE_KIB = 65_536
 CHECKPOINT_PAGES = 4000
 """A page written often between two checkpoints goes to the file once; SQLite's own 1000 would write it more often."""
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _MILLISECOND = 1_000_000
 Made = TypeVar("Made", bound="SqliteTransaction")
 
@@ -70,6 +71,7 @@ class SqliteDriver:
         self._clock = clock
         self._patience = patience
         self._connection: apsw.Connection | None = None
+        self._rest: opening.Rest | None = None
         self._lock = asyncio.Lock()
         self._writers = asyncio.Lock()
         self._selects: ThreadPoolExecutor | None = None
@@ -91,7 +93,7 @@ class SqliteDriver:
         if self.path != ":memory:":
             _check_place(Path(self.path))
             self._create()
-        connection = apsw.Connection(":memory:")
+        connection = apsw.Connection(":memory:", flags=_FLAGS)
         try:
             await self._patiently(lambda: self._attach(connection))
             self._variables.register(connection)
@@ -199,6 +201,7 @@ class SqliteDriver:
                 await transaction.batch(transaction.deferred)
                 with translated(self.path):
                     connection.execute("COMMIT")
+                opening.check(self.path, self._rest)
             except BaseException:
                 # A full disk has rolled back already; then there is nothing left to undo.
                 with suppress(apsw.Error):
@@ -214,6 +217,8 @@ class SqliteDriver:
         need not wait for that process."""
         await self._taken(self._lock)
         try:
+            if opening.moved(self.path, self._rest):
+                await self._attach(self.connection)
             self.connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         except BaseException:
             self._lock.release()
@@ -299,7 +304,8 @@ class SqliteDriver:
     def _look(self) -> None:
         version = self._data_version()
         self._quiet += 1
-        if version != self._version:
+        # A file that was at rest is opened anew with the next transaction.
+        if version != self._version or opening.moved(self.path, self._rest):
             self._version = version
             self._quiet = 0
             self._fire()
@@ -364,7 +370,9 @@ class SqliteDriver:
         return self._read_clock()
 
     async def _attach(self, connection: apsw.Connection) -> None:
-        attach(connection, self.path)
+        rest = opening.resting(self.path)
+        attach(connection, self.path, rest)
+        self._rest = rest
 
     async def _patiently(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeats `step` while another process is in the way, with pauses that grow and never fall into step."""
@@ -403,11 +411,15 @@ def _check_place(path: Path) -> None:
         raise StoreMissing(f"No folder {shown(str(path.parent))} for the store", hint="Create it first.")
 
 
-def attach(connection: apsw.Connection, path: str) -> None:
-    """Attaches the file and sets it up. Pragmas run one at a time: `execute` of several stops at the first row."""
+def attach(connection: apsw.Connection, path: str, rest: opening.Rest | None = None) -> None:
+    """Attaches the file, anew where it is attached, and sets it up; `rest` is what it was found as.
+
+    Pragmas run one at a time: `execute` of several stops at the first row.
+    """
     attached = {row[1] for row in connection.execute("PRAGMA database_list")}
-    if "sys" not in attached:
-        connection.execute("ATTACH ? AS sys", (path,))
+    if "sys" in attached:
+        connection.execute("DETACH sys")
+    connection.execute("ATTACH ? AS sys", (opening.place(path, rest),))
     connection.execute("PRAGMA sys.schema_version").fetchall()
     if path != ":memory:":
         mode = connection.execute("PRAGMA sys.journal_mode").fetchall()[0][0]

@@ -18,6 +18,7 @@ from horae.errors import (
     shown,
 )
 from horae.store.driver import KeyTaken
+from horae.store.sqlite.opening import unclosed
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def _translation(error: apsw.Error, where: str) -> HoraeError:
             hint = "Restore it from a copy; `sqlite3 FILE 'PRAGMA integrity_check'` tells what is damaged."
             return NotACatalog(f"The store is damaged ({shown(where)}): {told}", hint=hint)
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
-            return StoreRefused(
+            return unclosed(where) or StoreRefused(
                 f"Cannot open {shown(where)}: {told}", hint="Check the path and the rights on file and folder."
             )
         case apsw.IOError():

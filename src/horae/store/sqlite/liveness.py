@@ -116,9 +116,8 @@ class FileLocks:
         return found is not None and found.is_locked
 
     def _look(self, path: Path) -> _LockFile | None:
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+        descriptor = _found(path)
+        if descriptor is None:
             return None
         try:
             return _LockFile(is_locked=not _lock(descriptor), is_signed=_is_signed(descriptor))
@@ -128,6 +127,14 @@ class FileLocks:
     def close(self) -> None:
         for node in list(self._held):
             self.release(node, left=False)
+
+
+def _found(path: Path) -> int | None:
+    """A descriptor, for reading only where it cannot be written. What cannot be opened proves nothing."""
+    for flags in (os.O_RDWR, os.O_RDONLY):
+        with suppress(OSError):
+            return os.open(path, flags | os.O_CLOEXEC)
+    return None
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -12,15 +12,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from threading import Event
 from time import thread_time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
 from horae.errors import StoreUnavailable, shown
 from horae.store.driver import Row
+from horae.store.sqlite import opening
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.transaction import SqliteTransaction
 
@@ -45,6 +45,11 @@ def register(connection: apsw.Connection) -> None:
     connection.create_scalar_function("folded", folded, 1, deterministic=True)
 
 
+class _Opened(NamedTuple):
+    connection: apsw.Connection
+    rest: opening.Rest | None
+
+
 class Looks:
     """The connections of one driver."""
 
@@ -53,7 +58,7 @@ class Looks:
         self._path = path
         self._patience = patience
         self._prepared = prepared
-        self._idle: list[apsw.Connection] = []
+        self._idle: list[_Opened] = []
         self._room = asyncio.Semaphore(MOST_LOOKING)
         self._threads: ThreadPoolExecutor | None = None
         self._under_way = 0
@@ -67,7 +72,7 @@ class Looks:
         self._is_open = False
         self._end_threads()
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop().connection.close()
 
     def _end_threads(self) -> None:
         if self._threads is not None and not self._under_way:
@@ -95,13 +100,12 @@ class Looks:
             if self._threads is None:
                 # Their own, one for each look: whatever else is done in threads cannot make a look wait to begin.
                 self._threads = ThreadPoolExecutor(MOST_LOOKING, thread_name_prefix="horae-look")
-            idle = self._idle.pop() if self._idle else None
-            look = SqliteLook(self._path, idle, self._threads, self._prepared, now)
+            look = SqliteLook(self._path, self._kept(), self._threads, self._prepared, now)
             self._under_way += 1
             try:
                 await look.begin()
                 yield look
-                connection = look.end()
+                opened = look.end()
             except BaseException:
                 look.close()
                 raise
@@ -110,9 +114,17 @@ class Looks:
                 if not self._is_open:
                     self._end_threads()
             if self._is_open:
-                self._idle.append(connection)
+                self._idle.append(opened)
             else:
-                connection.close()
+                opened.connection.close()
+
+    def _kept(self) -> _Opened | None:
+        while self._idle:
+            opened = self._idle.pop()
+            if not opening.moved(self._path, opened.rest):
+                return opened
+            opened.connection.close()
+        return None
 
 
 class SqliteLook(SqliteTransaction):
@@ -123,14 +135,14 @@ class SqliteLook(SqliteTransaction):
     def __init__(
         self,
         path: str,
-        connection: apsw.Connection | None,
+        opened: _Opened | None,
         threads: Executor,
         prepared: Mapping[str, str],
         now: int,
     ) -> None:
         self._path = path
         self._threads = threads
-        self._opened = connection
+        self._opened = opened
         self._stopped = Event()
         self._prepared = prepared
         self.now = now
@@ -146,23 +158,25 @@ class SqliteLook(SqliteTransaction):
 
     def _begin(self) -> list[Row]:
         if self._opened is None:
-            self._opened = _connection(self._path)
-        self._connection = self._opened
+            self._opened = _opened(self._path)
+        self._connection = self._opened.connection
         self._connection.set_progress_handler(self._stopped.is_set, _STEPS)
         with translated(self._path):
             self._connection.execute("BEGIN")
         return []
 
-    def end(self) -> apsw.Connection:
+    def end(self) -> _Opened:
         """Gives the connection back, fit for the next."""
         with translated(self._path):
             self._connection.execute("ROLLBACK")
         self._connection.set_progress_handler(None)
-        return self._connection
+        assert self._opened is not None
+        opening.check(self._path, self._opened.rest)
+        return self._opened
 
     def close(self) -> None:
         if self._opened is not None:
-            self._opened.close(force=True)
+            self._opened.connection.close(force=True)
 
     async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         bound = self._bound(parameters)
@@ -201,16 +215,17 @@ class SqliteLook(SqliteTransaction):
             raise
 
 
-def _connection(path: str) -> apsw.Connection:
+def _opened(path: str) -> _Opened:
+    rest = opening.resting(path)
     connection = apsw.Connection(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     try:
         with translated(path):
             connection.set_busy_timeout(BUSY_MS)
-            connection.execute("ATTACH ? AS sys", (f"{Path(path).absolute().as_uri()}?mode=ro",))
+            connection.execute("ATTACH ? AS sys", (opening.reading(path, rest),))
             connection.execute(f"PRAGMA sys.cache_size = -{CACHE_KIB}").fetchall()
             connection.execute("PRAGMA query_only = ON").fetchall()
         register(connection)
     except BaseException:
         connection.close()
         raise
-    return connection
+    return _Opened(connection, rest)

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -20,6 +19,7 @@ from horae.errors import HoraeError, InvalidInput, StatementFailed, TransactionE
 from horae.store import foreign
 from horae.store.records import Rows
 from horae.store.sqlite import foreign as statements
+from horae.store.sqlite import opening
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.guarding import Authorizer, ReadGuard, TextGuard, Variables
 from horae.store.vault import Identity
@@ -165,13 +165,16 @@ def select_from_file(
 ) -> Rows:
     """On a connection of its own that cannot write; for any thread. `pragma` is said to it first."""
     connection = apsw.Connection(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+    rest = opening.resting(path)
     try:
         with translated(path):
             connection.set_busy_timeout(1000)
             connection.execute(pragma).fetchall()
-            connection.execute("ATTACH ? AS sys", (f"{Path(path).absolute().as_uri()}?mode=ro",))
+            connection.execute("ATTACH ? AS sys", (opening.reading(path, rest),))
             connection.execute("PRAGMA query_only = ON").fetchall()
-        return select(connection, text, most, seconds, stopped, viewer=viewer)
+        rows = select(connection, text, most, seconds, stopped, viewer=viewer)
+        opening.check(path, rest)
+        return rows
     finally:
         connection.close()
 
