@@ -51,6 +51,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *(f"engine/watchdog.py Watchdog.{name}: with self._condition" for name in ("confirm", "limit", "overdue")),
         "engine/watchdog.py WatchdogThread.close: with self._condition",
         "engine/watchdog.py WatchdogThread._watch: with self._condition",
+        *(f"store/sqlite/write_turn.py WriteTurn.{name}: with self._changed" for name in ("take", "give_back", "look")),
         *(f"events.py Stream.{name}: with self._lock" for name in ("listen", "listen.unsubscribe", "_complain")),
         "runners/child.py Child._work: with self._flushing",
         "runners/child.py Child._flush: with self._flushing",
@@ -245,6 +246,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "its turn behind texts that their own limits end": (
         "store/sqlite/apart.py _Turns.taken: with own",
         "store/sqlite/apart.py _Turns.taken: with self._all",
+        "store/sqlite/write_turn.py WriteTurn.take: self._changed.wait()",
     ),
     "a request, which ends with its answer or with its connection": (
         "web/departure.py _Body.departure: self._is_read.wait()",

@@ -27,7 +27,8 @@ from horae.store.driver import KeyTaken
 from horae.store.sqlite import apart, text_child
 from horae.store.sqlite.driver import SqliteDriver
 from horae.store.sqlite.text_child import Work
-from horae.store.sqlite.text_messages import WAITING, WRITING, answered, send
+from horae.store.sqlite.text_messages import GO, WAITING, WRITING, answered, send
+from horae.store.sqlite.write_turn import WriteTurn
 from horae.testing.clock import ManualClock
 
 ALICE = somebody("alice", ("SELECT", "things"), ("INSERT", "things"))
@@ -162,7 +163,7 @@ def writer_of(place: Place) -> apsw.Connection:
 def test_waiting_for_another_writer_does_not_count_as_writing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(with_worker(place, nothing, setup=SETUP))
     passed, said = [0.0], list[str]()
-    work = Work(lambda message: said.append(message[0]))
+    work = Work(lambda message: said.append(message[0]), lambda: (GO,))
     work.open(place.target, 30.0)
     work.begin(0, 5.0)
     other = writer_of(place)
@@ -200,6 +201,7 @@ def test_a_process_that_waits_for_another_writer_is_not_killed_for_writing(monke
     ours, theirs = socket.socketpair()
     process = object.__new__(apart.TextProcess)
     process._end, process._killed, process.write_limit, process._writes_until = ours, False, 5.0, float("inf")
+    process._turn = WriteTurn()
     monkeypatch.setattr(select, "poll", Poll)
     monkeypatch.setattr(apart, "monotonic", lambda: 100.0)
     with ours, theirs:

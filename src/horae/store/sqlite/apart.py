@@ -30,7 +30,8 @@ from horae.store import foreign
 from horae.store.driver import Parameters, RoleChange, Row
 from horae.store.records import Rows
 from horae.store.sqlite.running import wrote_too_long
-from horae.store.sqlite.text_messages import WAITING, WRITING, answered, send
+from horae.store.sqlite.text_messages import GO, WAITING, WRITING, answered, send
+from horae.store.sqlite.write_turn import WriteTurn
 from horae.store.vault import Identity
 
 MOST_TEXTS, MOST_OF_ONE = 4, 2
@@ -70,9 +71,10 @@ class _TooLate(Exception):
 class TextProcess:
     """One process. Everything but `kill` is for one thread at a time."""
 
-    def __init__(self, path: str, patience: float) -> None:
-        """`patience` is for how many seconds a text waits for others to end their writing."""
+    def __init__(self, path: str, patience: float, turn: WriteTurn) -> None:
+        """`patience` is for how many seconds a text waits for other processes to end their writing."""
         self.uses = 0
+        self._turn = turn
         self._fit, self._killed = True, False
         self.write_limit = _NEVER
         self._writes_until = _NEVER
@@ -106,8 +108,14 @@ class TextProcess:
                 if message is None:
                     raise _Gone
                 kind, *rest = message
-                if kind in (WRITING, WAITING):
-                    self._writes_until = monotonic() + self.write_limit + GRACE if kind == WRITING else _NEVER
+                if kind == WAITING:
+                    self._writes_until = _NEVER
+                    continue
+                if kind == WRITING:
+                    if not self._turn.take(self, lambda: self._killed):
+                        raise _Gone
+                    send(self._end, (GO,))
+                    self._writes_until = monotonic() + self.write_limit + GRACE
                     continue
                 # Killed meanwhile, it is not fit again: its answer was on the way.
                 self._fit = not self._killed
@@ -137,6 +145,7 @@ class TextProcess:
     def commit(self) -> None:
         self.call("commit")
         self._writes_until = _NEVER
+        self._turn.give_back(self)
 
     def roll_back(self) -> None:
         """Whatever became of it: a process that cannot say so in time is killed, which rolls back as well."""
@@ -144,15 +153,18 @@ class TextProcess:
             self._writes_until = _NEVER
             with suppress(_Gone, _TooLate):
                 self.call("roll_back", until=monotonic() + GRACE)
+                self._turn.give_back(self)
 
     def kill(self) -> None:
         """For any thread. Whoever waits for an answer is told that the process is gone."""
         self._fit, self._killed = False, True
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
+        self._turn.look()
 
     def wait(self) -> None:
         self._process.wait()
+        self._turn.give_back(self)
 
     def bury(self) -> None:
         """For when no thread waits for it any more."""
@@ -167,6 +179,7 @@ class Apart:
     def __init__(self, path: str, patience: float) -> None:
         self._path = path
         self._patience = patience
+        self._write_turn = WriteTurn()
         self._idle: list[TextProcess] = []
         self._busy: set[TextProcess] = set()
         self._starting = Lock()
@@ -262,7 +275,7 @@ class Apart:
 
     def _make(self, unwanted: Event) -> TextProcess:
         try:
-            process = TextProcess(self._path, self._patience)
+            process = TextProcess(self._path, self._patience, self._write_turn)
         except (OSError, _Gone, _TooLate) as error:
             raise StoreUnavailable(
                 f"No process could be started for a text: {error}", hint="See the node's standard error."

@@ -46,7 +46,7 @@ def main(number: int) -> None:
     end = socket.socket(fileno=number)
     told: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
     threading.Thread(target=_listen, args=(end, told), name="horae-listen", daemon=True).start()
-    work = Work(lambda said: send(end, said))
+    work = Work(lambda said: send(end, said), told.get)
     while True:
         verb, *arguments = told.get()
         try:
@@ -94,8 +94,9 @@ def _sendable(error: Exception) -> Exception:
 class Work:
     """What this process can be told. Every verb is a method, and runs to its end before the next."""
 
-    def __init__(self, say: Any) -> None:
+    def __init__(self, say: Callable[[Any], None], hear: Callable[[], tuple[Any, ...]]) -> None:
         self._say = say
+        self._hear = hear
         self._variables = Variables()
         self._prepared: Mapping[str, str] = {}
         self._connection: apsw.Connection
@@ -122,7 +123,7 @@ class Work:
     def begin(self, now: int, write_limit: float) -> None:
         """A transaction that takes the writer's place at its first write, and not before."""
         connection = self._attached()
-        self._limit = TextLimit(write_limit, lambda said: self._say((said,)))
+        self._limit = TextLimit(write_limit, self._tell)
         self._holds = False
         with translated(self._path):
             connection.execute("BEGIN")
@@ -165,6 +166,11 @@ class Work:
         self._patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
         self._holds = True
         self._limit.begin_to_write()
+
+    def _tell(self, word: str) -> None:
+        self._say((word,))
+        if word == WRITING:
+            self._hear()
 
     def commit(self) -> None:
         with translated(self._path):

@@ -14,7 +14,8 @@ from horae.store.driver import KeyTaken
 from horae.store.records import Rows
 
 WRITING = "writing"
-"""What the process says before its first statement that writes: what follows must be over soon after."""
+"""What the process says before its first statement that writes. It waits for GO, and must be over soon after."""
+GO = "go"
 WAITING = "waiting"
 """And then, where another process writes: nobody waits for this one while it waits itself."""
 _HEADER = 8
