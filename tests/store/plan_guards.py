@@ -78,6 +78,15 @@ BY_KEY = "sqlite_autoindex_job_runs_2"
 BY_NAME = "sqlite_autoindex_jobs_2"
 
 _CLAIM = (("now", NOW), ("handlers", '["handler"]'), ("faulty", None), ("limit", BATCH))
+_CANDIDATES = (
+    ("now", NOW),
+    ("handlers", '["handler"]'),
+    ("full_pools", '["full"]'),
+    ("passed_over", None),
+    ("after", 0),
+    ("last", 0),
+    ("limit", BATCH),
+)
 _WINDOW = (
     ("jobs", _JOBS),
     ("after", NOW - 3_600_000),
@@ -153,11 +162,9 @@ GUARDS = (
     Guard("park_runs", (ROWID,), ("job_runs_number",)),
     Guard("ready_runs", (ROWID,), ("job_runs_number",)),
     Guard("claimable_runs", ("job_runs_claim",), ("job_runs_claim",), _CLAIM),
-    Guard("claimable_candidates", ("job_runs_claim",), ("job_runs_claim",), (*_CLAIM, ("after", 0), ("last", 0))),
-    Guard("claimable_candidates_of", ("job_runs_share",), ("job_runs_share",),
-          (*_CLAIM, ("share", job(1)), ("after", 0), ("last", 0))),
-    Guard("claimable_candidates_unshared", ("job_runs_claim",), ("job_runs_claim",),
-          (*_CLAIM, ("after", 0), ("last", 0))),
+    Guard("claimable_candidates", ("job_runs_claim",), ("job_runs_claim",), _CANDIDATES),
+    Guard("claimable_candidates_of", ("job_runs_share",), ("job_runs_share",), (*_CANDIDATES, ("share", job(1)))),
+    Guard("claimable_candidates_unshared", ("job_runs_claim",), ("job_runs_claim",), _CANDIDATES),
     Guard("lock_late_runs", ("job_runs_deadline",), ("job_runs_deadline",), (("now", NOW), ("limit", BATCH)),
           sorts=True),
     Guard("due_windows", ("job_runs_window",), ("job_runs_window",), (("now", NOW), ("limit", BATCH)),

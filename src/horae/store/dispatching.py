@@ -1,15 +1,12 @@
 """Dispatching: a node with free slots is given runs that may start. The row's lock is all it takes, but for pools.
 
-Unpooled runs are taken in one statement. Runs with a pool or a limit of their job's are taken after those rows are
-locked, in key order, and what runs in them is counted; a run that finds no room is passed over. No claim waits for such
-a row: a node that stopped in the middle of a claim would stop all others. Runs behind it are passed over, and looked at
-again soon.
+Unpooled runs are taken in one statement. Where runs have a pool or a limit of their job's, `room` says which of them
+fit; where several owners have due runs, `sharing` says whose turn it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from functools import lru_cache
 
 from horae.core import ids
@@ -19,8 +16,9 @@ from horae.errors import StoreUnavailable
 from horae.store.definitions import Compiled, DefinitionCache
 from horae.store.driver import Driver
 from horae.store.records import Capacity, Claim, Dispatched, Settlement, Start
+from horae.store.room import Candidates, Room
 from horae.store.rows import moment, optional_json, optional_milliseconds, optional_moment
-from horae.store.sharing import AGAIN, ByAge, ByOwner, Turns
+from horae.store.sharing import ByOwner
 from horae.store.work import RunRow, Work
 
 
@@ -102,14 +100,19 @@ async def dispatch(work: Work, capacity: Capacity) -> int | None:
 async def _claim(work: Work, capacity: Capacity, *, limited: bool, shared: bool) -> int | None:
     """Says when runs may be looked at again that were passed over for a row that another node held."""
     handlers = _handlers(capacity)
-    turns: Turns = await ByOwner(work, handlers).open() if shared else ByAge(work, handlers, 100)
-    if limited or shared:
-        runs = await _within_limits(work, capacity, turns, limited=limited)
+    room = Room(work)
+    if shared:
+        turns = await ByOwner(work, room, handlers).open()
+        if limited:
+            await room.open()
+        runs = await turns.take(capacity.slots)
+    elif limited:
+        await room.open()
+        runs = await Candidates(work, room, handlers, "claimable_candidates").take(capacity.slots)
     else:
         runs = await _readable(work, capacity, handlers)
-    turns.finish()
     await _start(work, runs, capacity)
-    return turns.wakes_at
+    return room.wakes_at
 
 
 async def _readable(work: Work, capacity: Capacity, handlers: str | None) -> list[RunRow]:
@@ -122,50 +125,6 @@ async def _readable(work: Work, capacity: Capacity, handlers: str | None) -> lis
         await work.cache.load(work.transaction, [(run.job_uuid, run.version) for run in runs])
         if work.cache.faulty_text() == faulty:
             return runs
-
-
-async def _within_limits(work: Work, capacity: Capacity, turns: Turns, *, limited: bool) -> list[RunRow]:
-    """Takes runs by turns while their pools and their jobs have room. `limited`: some have a pool or a limit at all."""
-    pools: dict[str | None, tuple[int, bool]] = {}
-    held: set[str] = set()
-    running: Counter[str | None] = Counter()
-    if limited:
-        pools = {row[0]: (row[1], bool(row[2])) for row in await work.transaction.rows("lock_pools")}
-        held = {row[0] for row in await work.transaction.rows("lock_limited_jobs")}
-        running.update({row[0]: row[1] for row in await work.transaction.rows("running_in_pools")})
-    of_job: Counter[str] = Counter()
-    counted: set[str] = set()
-    taken: list[RunRow] = []
-    while len(taken) < capacity.slots:
-        rows = await turns.page(capacity.slots - len(taken))
-        if not rows:
-            break
-        candidates = [RunRow._make(row[:-1]) for row in rows]
-        await work.cache.load(work.transaction, [(run.job_uuid, run.version) for run in candidates])
-        unknown = sorted({run.job_uuid for run in candidates} - counted) if limited else []
-        if unknown:
-            of_job.update({row[0]: row[1] for row in await work.transaction.rows("running_in_jobs", jobs=unknown)})
-            counted.update(unknown)
-        for run in candidates:
-            if (run.job_uuid, run.version) in work.cache.faulty:
-                continue
-            settings = work.cache[run.job_uuid, run.version].settings
-            limit, is_held = pools.get(settings.pool, (None, limited or settings.pool is None))
-            if not is_held or (settings.max_concurrent is not None and run.job_uuid not in held):
-                # Another claim counts there just now, or stopped in the middle of it.
-                turns.wakes_at = work.now + AGAIN if turns.wakes_at is None else min(turns.wakes_at, work.now + AGAIN)
-                continue
-            if settings.max_concurrent is not None and of_job[run.job_uuid] >= settings.max_concurrent:
-                continue
-            if limit is not None and running[settings.pool] >= limit:
-                continue
-            taken.append(run)
-            turns.took(run)
-            of_job[run.job_uuid] += 1
-            running[settings.pool] += 1
-            if len(taken) == capacity.slots:
-                break
-    return taken
 
 
 async def _start(work: Work, runs: list[RunRow], capacity: Capacity) -> None:

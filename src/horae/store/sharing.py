@@ -5,15 +5,16 @@ Where one owner has all the jobs and no limit is set, nobody shares: runs have n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from horae.core import shares
 from horae.core.access import LOCAL_NAME, user_uuid
 from horae.core.shares import Claimant, Limits, Use
 from horae.errors import InvalidInput, OwnerLimitReached, shown
 from horae.store.checking import principal_not_found
-from horae.store.driver import Row
+from horae.store.room import AGAIN, Candidates, Room
 from horae.store.rows import optional_json
 from horae.store.vault import ShareRecord
 from horae.store.work import RunRow, Work
@@ -23,8 +24,6 @@ CONFIGURED = "00000000-0000-0000-0000-000000000000"
 """The row that has what nodes are configured with."""
 MEASURED_EVERY = 60_000
 """Milliseconds between two measurements of what an owner keeps."""
-AGAIN = 50
-"""Milliseconds after which owners, pools and jobs are looked at again whose row another node held."""
 
 
 class Share(NamedTuple):
@@ -72,53 +71,16 @@ async def _running(work: Work) -> dict[str, int]:
 # ---- claiming ------------------------------------------------------------------------------------------------------
 
 
-class Turns(Protocol):
-    """Gives out due runs in the order in which they are looked at."""
-
-    wakes_at: int | None
-    """When what was passed over, because another node held its row, may be looked at again; None where nothing was."""
-
-    async def page(self, most: int) -> Sequence[Row]:
-        """The next of them, with their `not_before` last; none where there are no more."""
-        ...
-
-    def took(self, run: RunRow) -> None: ...
-
-    def finish(self) -> None:
-        """Writes who was served."""
-        ...
-
-
-class ByAge:
-    """The oldest first, whosoever they are."""
-
-    def __init__(self, work: Work, handlers: str | None, least: int) -> None:
-        self._source = _Source(work, handlers, "claimable_candidates", {})
-        self._least = least
-        self.wakes_at: int | None = None
-
-    async def page(self, most: int) -> Sequence[Row]:
-        return await self._source.page(max(self._least, most))
-
-    def took(self, run: RunRow) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-
 class ByOwner:
     """By the rule of `core.shares.portions`; of one owner's runs the oldest first."""
 
-    def __init__(self, work: Work, handlers: str | None) -> None:
+    def __init__(self, work: Work, room: Room, handlers: str | None) -> None:
         self._work = work
+        self._room = room
         self._handlers = handlers
         self._claimants: dict[str, Claimant] = {}
-        self._sources: dict[str, _Source] = {}
+        self._candidates: dict[str, Candidates] = {}
         self._uses: dict[str, Use] = {}
-        self._taken: dict[str, int] = {}
-        self._current = LOCAL
-        self.wakes_at: int | None = None
 
     async def open(self) -> ByOwner:
         """Owners whose starts are counted are locked first, but for those whom another node serves just now."""
@@ -131,78 +93,54 @@ class ByOwner:
         if counted:
             # Read again: whoever served them before has committed by now.
             running = await _running(work)
-        self._add(LOCAL, "claimable_candidates_unshared", known, running, None)
+        self._add(LOCAL, Candidates(work, self._room, self._handlers, "claimable_candidates_unshared"), known, running)
         for uuid in due:
-            room = None
+            place = None
             if uuid in counted:
                 if uuid not in locked:
-                    self._wake(work.now + AGAIN)
+                    self._room.wake(work.now + AGAIN)
                     continue
                 window_at, starts = locked[uuid]
                 use = known.rows[uuid].use._replace(
                     running=running.get(uuid, 0), window_ms=window_at, window_starts=starts
                 )
                 self._uses[uuid] = use
-                room = shares.room(known.limits(uuid), use, work.now)
-                if room == 0 and not use.is_over(work.now):
-                    self._wake(use.window_ms + shares.MINUTE_MS)
-            self._add(uuid, "claimable_candidates_of", known, running, room)
+                place = shares.room(known.limits(uuid), use, work.now)
+                if place == 0 and not use.is_over(work.now):
+                    self._room.wake(use.window_ms + shares.MINUTE_MS)
+            candidates = Candidates(work, self._room, self._handlers, "claimable_candidates_of", share=uuid)
+            self._add(uuid, candidates, known, running, place)
         return self
 
-    def _add(self, uuid: str, name: str, known: Shares, running: Mapping[str, int], room: int | None) -> None:
+    def _add(
+        self, uuid: str, candidates: Candidates, known: Shares, running: Mapping[str, int], place: int | None = None
+    ) -> None:
         served = known.rows[uuid].served_at if uuid in known.rows else 0
-        self._claimants[uuid] = Claimant(uuid, running.get(uuid, 0), served, room)
-        given = {} if uuid == LOCAL else {"share": uuid}
-        self._sources[uuid] = _Source(self._work, self._handlers, name, given)
+        self._claimants[uuid] = Claimant(uuid, running.get(uuid, 0), served, place)
+        self._candidates[uuid] = candidates
 
-    def _wake(self, at: int) -> None:
-        self.wakes_at = at if self.wakes_at is None else min(self.wakes_at, at)
+    async def take(self, most: int) -> list[RunRow]:
+        """Up to `most` runs that have room, in the order in which they are served; who was served is written."""
+        taken: list[RunRow] = []
+        served: Counter[str] = Counter()
+        while given := shares.portions(self._claimants.values(), most - len(taken)):
+            uuid, wanted = next(iter(given.items()))
+            runs = await self._candidates[uuid].take(wanted)
+            for _ in runs:
+                self._claimants[uuid].take()
+            if len(runs) < wanted:
+                del self._claimants[uuid]
+            served[uuid] += len(runs)
+            taken += runs
+        self._serve(+served)
+        return taken
 
-    async def page(self, most: int) -> Sequence[Row]:
-        while self._claimants:
-            given = shares.portions(self._claimants.values(), most)
-            if not given:
-                break
-            self._current, wanted = next(iter(given.items()))
-            rows = await self._sources[self._current].page(wanted)
-            if rows:
-                return rows
-            del self._claimants[self._current]
-        return ()
-
-    def took(self, run: RunRow) -> None:
-        self._claimants[self._current].take()
-        self._taken[self._current] = self._taken.get(self._current, 0) + 1
-
-    def finish(self) -> None:
+    def _serve(self, served: Mapping[str, int]) -> None:
         now = self._work.now
-        for uuid, count in sorted(self._taken.items()):
+        for uuid, count in sorted(served.items()):
             use = self._uses.get(uuid, Use())
             starts = use.starts_at(now) + count
             self._work.write("serve_shares", (uuid, now, now if use.is_over(now) else use.window_ms, starts))
-
-
-class _Source:
-    """Candidates page by page."""
-
-    def __init__(self, work: Work, handlers: str | None, name: str, given: Mapping[str, str]) -> None:
-        self._work = work
-        self._name = name
-        self._given = {**given, "handlers": handlers}
-        self._after, self._last = -(2**62), 0
-
-    async def page(self, most: int) -> list[Row]:
-        rows = await self._work.transaction.rows(
-            self._name,
-            limit=most,
-            faulty=self._work.cache.faulty_text(),
-            after=self._after,
-            last=self._last,
-            **self._given,
-        )
-        if rows:
-            self._after, self._last = rows[-1][-1], rows[-1][0]
-        return rows
 
 
 # ---- limits --------------------------------------------------------------------------------------------------------
@@ -311,10 +249,8 @@ async def uses(work: Work) -> tuple[ShareRecord, ...]:
 
 
 __all__ = [
-    "ByAge",
     "ByOwner",
     "Share",
-    "Turns",
     "check_jobs",
     "keep",
     "read",

@@ -173,6 +173,7 @@ LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
 -- name: claimable_candidates
+-- Without pools that are known to be full, and versions of jobs that are full or cannot be read here.
 SELECT
     run_no, job_run_uuid, job_uuid, version, state, assigned_node_uuid, fence, scheduled_time, chosen_time, started_at,
     resumed_at, spent_ms, cancel_requested_at, cancel_reason, waiting_for, origin, is_recovery, covers_from, covers_to,
@@ -181,7 +182,10 @@ FROM sys.job_runs
 WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     AND (deadline_at IS NULL OR deadline_at >= :now)
     AND (:handlers::jsonb IS NULL OR requires IS NULL OR requires::jsonb <@ :handlers::jsonb)
-    AND (:faulty::jsonb IS NULL OR NOT :faulty::jsonb @> jsonb_build_array(jsonb_build_array(job_uuid, version)))
+    AND (pool_name IS NULL OR :full_pools::jsonb IS NULL OR NOT :full_pools::jsonb ? pool_name)
+    AND (job_uuid, version) NOT IN (
+        SELECT (each ->> 0)::uuid, (each ->> 1)::bigint FROM jsonb_array_elements(:passed_over::jsonb) each
+    )
     AND (not_before, run_no) > (:after, :last)
 ORDER BY not_before, run_no
 LIMIT :limit

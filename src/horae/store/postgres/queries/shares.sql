@@ -50,7 +50,10 @@ WHERE share = :share::uuid AND share IS NOT NULL
     AND not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     AND (deadline_at IS NULL OR deadline_at >= :now)
     AND (:handlers::jsonb IS NULL OR requires IS NULL OR requires::jsonb <@ :handlers::jsonb)
-    AND (:faulty::jsonb IS NULL OR NOT :faulty::jsonb @> jsonb_build_array(jsonb_build_array(job_uuid, version)))
+    AND (pool_name IS NULL OR :full_pools::jsonb IS NULL OR NOT :full_pools::jsonb ? pool_name)
+    AND (job_uuid, version) NOT IN (
+        SELECT (each ->> 0)::uuid, (each ->> 1)::bigint FROM jsonb_array_elements(:passed_over::jsonb) each
+    )
     AND (not_before, run_no) > (:after, :last)
 ORDER BY not_before, run_no
 LIMIT :limit
@@ -67,7 +70,10 @@ WHERE share IS NULL
     AND not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     AND (deadline_at IS NULL OR deadline_at >= :now)
     AND (:handlers::jsonb IS NULL OR requires IS NULL OR requires::jsonb <@ :handlers::jsonb)
-    AND (:faulty::jsonb IS NULL OR NOT :faulty::jsonb @> jsonb_build_array(jsonb_build_array(job_uuid, version)))
+    AND (pool_name IS NULL OR :full_pools::jsonb IS NULL OR NOT :full_pools::jsonb ? pool_name)
+    AND (job_uuid, version) NOT IN (
+        SELECT (each ->> 0)::uuid, (each ->> 1)::bigint FROM jsonb_array_elements(:passed_over::jsonb) each
+    )
     AND (not_before, run_no) > (:after, :last)
 ORDER BY not_before, run_no
 LIMIT :limit

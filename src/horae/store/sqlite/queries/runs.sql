@@ -165,6 +165,7 @@ ORDER BY not_before, run_no
 LIMIT :limit;
 
 -- name: claimable_candidates
+-- Without pools that are known to be full, and versions of jobs that are full or cannot be read here.
 SELECT
     run_no, job_run_uuid, job_uuid, version, state, assigned_node_uuid, fence, scheduled_time, chosen_time, started_at,
     resumed_at, spent_ms, cancel_requested_at, cancel_reason, waiting_for, origin, is_recovery, covers_from, covers_to,
@@ -175,9 +176,8 @@ WHERE not_before <= :now AND (waiting_for IS NULL OR waiting_for = 'retry')
     AND (:handlers IS NULL OR requires IS NULL OR NOT EXISTS (
         SELECT 1 FROM json_each(requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
     ))
-    AND (:faulty IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:faulty) f WHERE f.value ->> 0 = job_uuid AND f.value ->> 1 = version
-    ))
+    AND (pool_name IS NULL OR pool_name NOT IN (SELECT value FROM json_each(:full_pools)))
+    AND (job_uuid, version) NOT IN (SELECT value ->> 0, value ->> 1 FROM json_each(:passed_over))
     AND (not_before, run_no) > (:after, :last)
 ORDER BY not_before, run_no
 LIMIT :limit;

@@ -51,9 +51,8 @@ WHERE share = :share AND share IS NOT NULL
     AND (:handlers IS NULL OR requires IS NULL OR NOT EXISTS (
         SELECT 1 FROM json_each(requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
     ))
-    AND (:faulty IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:faulty) f WHERE f.value ->> 0 = job_uuid AND f.value ->> 1 = version
-    ))
+    AND (pool_name IS NULL OR pool_name NOT IN (SELECT value FROM json_each(:full_pools)))
+    AND (job_uuid, version) NOT IN (SELECT value ->> 0, value ->> 1 FROM json_each(:passed_over))
     AND (not_before, run_no) > (:after, :last)
 ORDER BY not_before, run_no
 LIMIT :limit;
@@ -71,9 +70,8 @@ WHERE share IS NULL
     AND (:handlers IS NULL OR requires IS NULL OR NOT EXISTS (
         SELECT 1 FROM json_each(requires) n WHERE n.value NOT IN (SELECT value FROM json_each(:handlers))
     ))
-    AND (:faulty IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:faulty) f WHERE f.value ->> 0 = job_uuid AND f.value ->> 1 = version
-    ))
+    AND (pool_name IS NULL OR pool_name NOT IN (SELECT value FROM json_each(:full_pools)))
+    AND (job_uuid, version) NOT IN (SELECT value ->> 0, value ->> 1 FROM json_each(:passed_over))
     AND (not_before, run_no) > (:after, :last)
 ORDER BY not_before, run_no
 LIMIT :limit;
