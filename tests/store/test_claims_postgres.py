@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -51,6 +51,26 @@ def test_a_claim_takes_what_no_other_transaction_holds_and_waits_for_nothing(
             await other.rollback()
         after = await store.dispatch(capacity)
         assert [len(beside.claims), [claim.run_no for claim in after.claims]] == [2, [held[0]]]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_serving_owners_holds_the_rows_of_those_who_are_served_and_no_others(databases_18: Databases) -> None:
+    url = databases_18.emptied()
+    owners = [str(UUID(int=number)) for number in range(1, 41)]
+
+    async def main() -> None:
+        store = Catalog(PostgresDriver(url, connections=2))
+        await store.open()
+        async with store.driver.transaction() as work:
+            await work.many("upsert_shares", [(owner, True, True) for owner in owners])
+        for served in (owners[:1], owners[3:5], owners[::8], owners[:20]):
+            async with store.driver.transaction() as stopped:
+                await stopped.many("serve_shares", [(owner, 5, 5, 1) for owner in served])
+                async with store.driver.transaction() as other:
+                    free = {row[0] for row in await other.rows("lock_shares", owners=owners)}
+            assert free == set(owners) - set(served)
         await store.close()
 
     asyncio.run(main())

@@ -84,7 +84,11 @@ FOR UPDATE SKIP LOCKED;
 UPDATE sys.shares s SET
     served_at = given.served_at, window_at = given.window_at, window_starts = given.window_starts
 FROM :rows
-JOIN (SELECT user_uuid FROM sys.shares ORDER BY user_uuid FOR UPDATE SKIP LOCKED) free ON free.user_uuid = given.user_uuid
+JOIN (
+    SELECT user_uuid FROM sys.shares WHERE user_uuid IN (SELECT user_uuid FROM :rows)
+    ORDER BY user_uuid
+    FOR UPDATE SKIP LOCKED
+) free ON free.user_uuid = given.user_uuid
 WHERE s.user_uuid = given.user_uuid;
 
 -- name: upsert_shares(user_uuid uuid, is_shared boolean, is_limited boolean)
