@@ -9,7 +9,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from tests.store.catalogs import Place, minutely
+from tests.store.catalogs import PATIENCE, Place, minutely
 
 from horae.control.wait_facts import with_waits
 from horae.core.lifecycle import AttemptState, RunState
@@ -20,6 +20,7 @@ from horae.store.port import AttemptEnd, Capacity, Claim, Settlement
 from horae.testing.clock import ManualClock
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 def with_store(place: Place, body: Callable[[Catalog, ManualClock], Awaitable[None]]) -> None:
@@ -216,6 +217,33 @@ def test_a_job_too_many_is_refused_and_the_limit_named(place: Place) -> None:
         with pytest.raises(OwnerLimitReached, match="max_jobs"):
             await store.set_owner("gift-000", "ann")
         await define(store, "ann", 2)  # as they are: nothing is added
+
+    with_store(place, body)
+
+
+@pytest.mark.parametrize("way", ["defines", "is given"])
+def test_of_two_who_add_a_job_at_once_the_later_finds_the_limit_reached(place: Place, way: str) -> None:
+    async def body(store: Catalog, clock: ManualClock) -> None:
+        await define(store, "local", 1, "gift")
+        await store.set_limits("ann", {"max_jobs": 1})
+        other = place.store(clock)
+        await other.open()
+
+        async def add() -> None:
+            if way == "defines":
+                await define(other, "ann", 1, "later")
+            else:
+                await other.set_owner("gift-000", "ann")
+
+        async with store.together() as whole:
+            await define(whole, "ann", 1, "first")
+            later = asyncio.create_task(add())
+            async with asyncio.timeout(PATIENCE):
+                while place.kind == "postgres" and not later.done() and place.sql(WAITING) == [(0,)]:
+                    await asyncio.sleep(0.01)
+        with pytest.raises(OwnerLimitReached, match="has 1"):
+            await later
+        await other.close()
 
     with_store(place, body)
 

@@ -123,6 +123,12 @@ ORDER BY u.user_uuid;
 -- name: local_has_jobs
 SELECT 1 FROM sys.jobs WHERE created_by_user_uuid = 'd69e9d85-8741-5f42-ab50-f4afa0f8cbf6' LIMIT 1;
 
+-- name: lock_owners
+-- Whoever only sees to it that they stay goes on. sys.shares is not locked for this: claims would pass its owners over.
+SELECT user_uuid FROM sys.users WHERE user_uuid = ANY (:owners::uuid[])
+ORDER BY user_uuid
+FOR NO KEY UPDATE;
+
 -- name: count_jobs_of
 SELECT count(*) FROM sys.jobs
 WHERE created_by_user_uuid = :user::uuid AND created_by_user_uuid <> 'd69e9d85-8741-5f42-ab50-f4afa0f8cbf6';

@@ -110,6 +110,10 @@ ORDER BY u.user_uuid;
 -- name: local_has_jobs
 SELECT 1 FROM sys.jobs WHERE created_by_user_uuid = 'd69e9d85-8741-5f42-ab50-f4afa0f8cbf6' LIMIT 1;
 
+-- name: lock_owners
+-- There is one writer: nothing is to be locked.
+SELECT user_uuid FROM sys.users WHERE user_uuid IN (SELECT value FROM json_each(:owners)) ORDER BY user_uuid;
+
 -- name: count_jobs_of
 SELECT count(*) FROM sys.jobs
 WHERE created_by_user_uuid = :user AND created_by_user_uuid <> 'd69e9d85-8741-5f42-ab50-f4afa0f8cbf6';
