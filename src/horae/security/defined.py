@@ -1,7 +1,8 @@
 """Whether the versions of jobs are what was written when the audit trail told of them.
 
-A JOB_CREATED or JOB_MODIFIED row that tells of a version has a digest over it. A version that retention or a drop took
-away is no finding; one that is another, or that a job has now and no row tells of, is.
+A JOB_CREATED or JOB_MODIFIED row that tells of a version has a digest over it. The release before writes none, also
+beside nodes of this one: such a row tells that there is a version, and not what it says. A version that retention or a
+drop took away is no finding; one that is another, or that a job has now and no row tells of, is.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ class Defined:
         self._vault = vault
         self._findings = findings
         self._newest: dict[str, int] = {}
+        self._digested: set[str] = set()
         self._told: set[str] = set()
         """Jobs that some row tells the definition of, also a row of an earlier release, without a digest."""
 
     async def look(self, rows: Sequence[AuditRow]) -> None:
         self._gather(rows)
-        told = {version: row for row in rows if (version := _version(row)) is not None}
+        told = {version: row for row in rows if row.digest is not None and (version := _version(row)) is not None}
         if not told:
             return
         found = await self._vault.version_digests(list(told))
@@ -38,7 +40,7 @@ class Defined:
                 self._findings.add(Finding(Kind.DEFINITIONS_CHANGED, message, row.position, row.position, row.number))
 
     async def finish(self, again: Callable[[], AsyncIterator[Sequence[AuditRow]]], *, is_lost: bool) -> None:
-        """Looks for versions that no row tells of: those of jobs whose earlier ones have rows with digests, and,
+        """Looks for versions that no row tells of: those of jobs some of whose rows have digests, and,
         unless rows are lost, of jobs without any row. `again` gives the whole trail once more: somebody may have
         changed a job while we were reading."""
         stray: list[JobVersion] = []
@@ -58,20 +60,25 @@ class Defined:
     def _is_stray(self, each: JobVersion, *, is_lost: bool) -> bool:
         if not is_lost and each.job_uuid not in self._told:
             return True
+        if each.job_uuid not in self._digested:
+            return False
         return each.version > self._newest.get(each.job_uuid, each.version)
 
     def _gather(self, rows: Sequence[AuditRow]) -> None:
         for row in rows:
-            if row.event in DEFINING and row.job_uuid is not None:
-                self._told.add(row.job_uuid)
+            if row.event not in DEFINING or row.job_uuid is None:
+                continue
+            self._told.add(row.job_uuid)
+            if row.digest is not None:
+                self._digested.add(row.job_uuid)
             version = _version(row)
             if version is not None:
-                self._newest[version.job_uuid] = max(version.version, self._newest.get(version.job_uuid, 0))
+                self._newest[row.job_uuid] = max(version.version, self._newest.get(row.job_uuid, 0))
 
 
 def _version(row: AuditRow) -> JobVersion | None:
-    """The version whose digest a row has; None where it has none, as those that earlier releases wrote."""
-    if row.event not in DEFINING or row.digest is None or row.job_uuid is None:
+    """The version that a row tells of, with a digest or, as earlier releases write it, without."""
+    if row.event not in DEFINING or row.job_uuid is None:
         return None
     number = _details(row).get("version")
     return JobVersion(row.job_uuid, number) if type(number) is int else None
