@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,11 @@ from horae.core.lifecycle import AttemptState, RunState
 from horae.core.shares import UNLIMITED, Limits
 from horae.errors import InvalidInput, OwnerLimitReached
 from horae.store.catalog import Catalog
+from horae.store.driver import Transaction
 from horae.store.port import AttemptEnd, Capacity, Claim, Settlement
+from horae.store.postgres.transaction import PostgresTransaction
+from horae.store.sqlite.looking import SqliteLook
+from horae.store.sqlite.transaction import SqliteTransaction
 from horae.testing.clock import ManualClock
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")
@@ -202,6 +207,33 @@ def test_an_owner_who_keeps_too_much_waits_until_it_keeps_less(place: Place) -> 
             await define(store, "ann", 1, "more")
         await store.set_limits("ann", {"max_storage": UNLIMITED})
         assert await claimed(store, 10) == [name]
+
+    with_store(place, body)
+
+
+def test_others_write_while_it_is_measured_what_an_owner_keeps(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(store: Catalog, clock: ManualClock) -> None:
+        await define(store, "ann", 1)
+        await store.set_limits("ann", {"max_storage": 100})
+        other = place.store(clock)
+        await other.open()
+
+        def slowed(kind: type[Transaction]) -> None:
+            rows = kind.rows
+
+            async def meanwhile(self: Any, name: str, /, **parameters: Any) -> Any:
+                if name == "stored_by":
+                    await other.create_user("eve")
+                return await rows(self, name, **parameters)
+
+            monkeypatch.setattr(kind, "rows", meanwhile)
+
+        for kind in (SqliteTransaction, SqliteLook, PostgresTransaction):
+            slowed(kind)
+        await store.keep_shares(Limits())
+        assert "eve" in {user.name for user in await store.users()}
+        assert {share.owner: share.use.stored for share in await store.shares()} == {"ann": 0}
+        await other.close()
 
     with_store(place, body)
 

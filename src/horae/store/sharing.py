@@ -6,7 +6,7 @@ Where one owner has all the jobs and no limit is set, nobody shares: runs have n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from horae.core import shares
@@ -221,22 +221,31 @@ async def refresh(work: Work) -> None:
         work.transaction.wake()
 
 
-async def keep(work: Work, configured: Limits) -> None:
-    """What a node does now and then: says what it is configured with, who shares, and measures what is kept."""
+async def keep(work: Work, configured: Limits) -> tuple[str, ...]:
+    """What a node does now and then: says what it is configured with, and who shares. Answers the owners of whom is to
+    be measured what they keep: outside of this transaction, for that may take a while."""
     known = await read(work)
     before = known.rows[CONFIGURED].own if CONFIGURED in known.rows else Limits()
     if before != configured:
         await work.transaction.many("limit_shares", [(CONFIGURED, *configured)])
         known = await read(work)
     await refresh(work)
-    measured = []
-    for uuid, share in known.rows.items():
-        if uuid in (CONFIGURED, LOCAL) or known.limits(uuid).max_storage is None:
-            continue
-        if share.measured_at is None or not 0 <= work.now - share.measured_at < MEASURED_EVERY:
-            ((stored,),) = await work.transaction.rows("stored_by", user=uuid)
-            measured.append((uuid, int(stored), work.now))
-    await work.transaction.many("measure_shares", measured)
+    return tuple(
+        uuid
+        for uuid, share in known.rows.items()
+        if uuid not in (CONFIGURED, LOCAL)
+        and known.limits(uuid).max_storage is not None
+        and (share.measured_at is None or not 0 <= work.now - share.measured_at < MEASURED_EVERY)
+    )
+
+
+async def measure(work: Work, owners: Iterable[str]) -> dict[str, int]:
+    """How many bytes are kept of the runs of each."""
+    return {uuid: int((await work.transaction.rows("stored_by", user=uuid))[0][0]) for uuid in owners}
+
+
+async def measured(work: Work, stored: Mapping[str, int]) -> None:
+    await work.transaction.many("measure_shares", [(uuid, size, work.now) for uuid, size in stored.items()])
 
 
 async def uses(work: Work) -> tuple[ShareRecord, ...]:
@@ -257,6 +266,8 @@ __all__ = [
     "Share",
     "check_jobs",
     "keep",
+    "measure",
+    "measured",
     "read",
     "refresh",
     "refresh_for_new_jobs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from horae.core.access import Grant, Principal
 from horae.core.job import JobSpec
 from horae.core.shares import Limits
 from horae.core.update import Update
+from horae.errors import StoreUnavailable
 from horae.store import granting, holding, pause, sealing, sharing
 from horae.store.operating import locked_job
 from horae.store.records import Defined, Rows
@@ -100,7 +102,16 @@ class Vaulted(Transacting):
 
     async def keep_shares(self, configured: Limits) -> None:
         async with self._work() as work:
-            await sharing.keep(work, configured)
+            owners = await sharing.keep(work, configured)
+        if not owners:
+            return
+        stored: dict[str, int] = {}
+        with suppress(StoreUnavailable):
+            # Where there are too many looks already, the next time will do.
+            async with self._looking() as work:
+                stored = await sharing.measure(work, owners)
+        async with self._work() as work:
+            await sharing.measured(work, stored)
 
     async def shares(self) -> tuple[ShareRecord, ...]:
         async with self._work(write=False) as work:
