@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -181,6 +182,7 @@ def test_nothing_is_said_of_a_node_that_beats_before_it_is_taken_over_nor_of_one
         ({"take_over_after": "7s"}, "heartbeat 2 s with take_over_after 7 s"),
         ({"late_after": "28s"}, "less than 28 s"),
         ({"late_after": "3s"}, "at least 4 s"),
+        ({"heartbeat": "10ms"}, "heartbeat 0.01 s: must be at least 0.05 s"),
     ],
 )
 def test_settings_that_make_living_nodes_bury_each_other_are_refused_wherever_they_are_set(
@@ -197,6 +199,31 @@ def test_settings_that_make_living_nodes_bury_each_other_are_refused_wherever_th
         parse_tuning(load_configuration(configuration, {}).scheduler)
     with pytest.raises(InvalidPolicy, match=said):
         parse_tuning(parse_configuration("", environment={f"HORAE_SCHEDULER_{name.upper()}": value}).scheduler)
+
+
+def test_a_heartbeat_that_is_due_does_not_wait_for_the_spacing_of_looks_for_cancellations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Horae("sqlite://")
+    beats: list[float] = []
+
+    @app.job("a", Every("1s"))
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> None:
+        store = await app.home.store()
+        heartbeat = store.heartbeat
+
+        async def beating(*args: Any) -> Any:
+            beats.append(asyncio.get_running_loop().time())
+            return await heartbeat(*args)
+
+        monkeypatch.setattr(store, "heartbeat", beating)
+        await sim.advance("5m")
+
+    simulate(app, body, settings={**AWAKE, "spacing": 60})
+    assert max(later - earlier for earlier, later in pairwise(beats)) < 7
+    assert beats[-1] - beats[0] > 280
 
 
 def test_settings_of_the_system_are_judged_together_also_when_one_is_taken_back() -> None:

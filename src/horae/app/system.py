@@ -9,8 +9,8 @@ from horae.engine.tuning import PREFIX, SYSTEM_RECOVERY, SYSTEM_SLOTS, Tuning
 _SAID = {
     SYSTEM_SLOTS: "Runs that one node works on at once",
     SYSTEM_RECOVERY: "What new SQL jobs that do not say do about missed slots: none, last or all",
-    "heartbeat": "Seconds between two signs of life of a node; a quarter of take_over_after at most",
-    "spacing": "Seconds between two looks for cancellations, at the least",
+    "heartbeat": "Seconds between two signs of life of a node: from 0.05 to a quarter of take_over_after",
+    "spacing": "Seconds between two looks for cancellations, at the least; a heartbeat that is due comes all the same",
     "late_after": "Seconds after its last confirmed heartbeat when a node stops its tasks",
     "take_over_after": "Seconds of silence after which others take over the runs of a node; at least four heartbeats",
     "reap_every": "Seconds between two looks for runs past their time limit",

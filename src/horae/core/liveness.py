@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from horae.errors import InvalidPolicy
 
 HEARTBEAT = 2.0
+LEAST_HEARTBEAT = 0.05
+"""Below that, a node that has much to do would miss its own heartbeats."""
 SILENCE = 30.0
 RECONNECTION = 3.0
 """How long a node that only lost its connection may take to come back and have its lock again."""
@@ -135,6 +137,8 @@ def default_late_after(heartbeat: float, silence: float) -> float:
 def check_rhythm(heartbeat: float, late_after: float | None, silence: float) -> None:
     """Raises InvalidPolicy, with the bounds, where a node that lives could be taken for dead, or could work on when
     others have taken its runs over. A node with `late_after` None never stops by itself."""
+    if heartbeat < LEAST_HEARTBEAT:
+        raise InvalidPolicy(f"Invalid heartbeat {heartbeat:g} s: must be at least {LEAST_HEARTBEAT:g} s")
     if silence < BEATS_OF_SILENCE * heartbeat:
         most, least = silence / BEATS_OF_SILENCE, BEATS_OF_SILENCE * heartbeat
         raise InvalidPolicy(

@@ -113,7 +113,7 @@ class Keeper(Part, Recovery):
         """Beats for as long as it is not cancelled; sooner when the catalog has changed, for somebody may cancel."""
         while True:
             await self.alarm.wait(self._beaten + self._tuning.heartbeat)
-            early = self._beaten + self._tuning.spacing - self._loop.time()
+            early = self._beaten + min(self._tuning.spacing, self._tuning.heartbeat) - self._loop.time()
             if early > 0:
                 await asyncio.sleep(early)
             await self._kept("heartbeat", self.pulse)

@@ -26,9 +26,10 @@ class Tuning:
     """Seconds, counts and characters."""
 
     heartbeat: float = HEARTBEAT
-    """How often a node says that it lives, and asks which of its runs are to be cancelled."""
+    """How often a node says that it lives, and asks which of its runs are to be cancelled. At least 50 ms."""
     spacing: float = 0.2
-    """Changes of the catalog make a node look for cancellations at once, but no more often than this."""
+    """Changes of the catalog make a node look for cancellations at once, but no more often than this. A heartbeat that
+    is due never waits for it."""
     late_after: float | None = LATE_AFTER
     """How long after its last confirmed heartbeat, counted from when that was sent, a node stops its tasks: later,
     others may have taken its runs over. From two heartbeats to less than take_over_after less one heartbeat."""
