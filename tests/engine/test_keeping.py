@@ -50,6 +50,101 @@ def test_a_node_that_slept_too_long_stops_its_tasks_before_anything_else_and_sta
     assert len(calls) == 1
 
 
+def written(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
+    """From now on: which of its verbs was called when, in simulated seconds."""
+    calls: list[tuple[str, float]] = []
+
+    def noted(name: str) -> None:
+        verb = getattr(store, name)
+
+        async def noting(*args: Any) -> Any:
+            calls.append((name, asyncio.get_running_loop().time()))
+            return await verb(*args)
+
+        monkeypatch.setattr(store, name, noting)
+
+    for name in ("heartbeat", "plan", "dispatch"):
+        noted(name)
+    return calls
+
+
+def test_a_node_without_a_confirmed_heartbeat_claims_nothing_before_it_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Horae("sqlite://")
+
+    @app.job("a", Every("10s"))
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> list[tuple[str, float]]:
+        calls = written(await app.home.store(), monkeypatch)
+        assert len(await sim.advance("5m")) == 30
+        return calls
+
+    # Its own heartbeats are as good as none.
+    made = simulate(app, body, settings={"heartbeat": 3600, "late_after": 25.0})
+    beaten = made[0][1]
+    for name, at in made:
+        if name == "heartbeat":
+            beaten = at
+        assert at - beaten < 25.0
+    assert [name for name, _ in made].count("heartbeat") == 10
+
+
+def test_a_claim_that_waited_for_a_heartbeat_that_hung_is_made_after_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Horae("sqlite://")
+
+    @app.job("a", Every("10s"))
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> list[str]:
+        engine = app.engine
+        assert engine is not None
+        await sim.advance("5s")
+        calls = written(await app.home.store(), monkeypatch)
+        await engine.dispatcher.claiming.acquire()
+        await sim.advance("40s")
+        assert calls == []
+        engine.dispatcher.claiming.release()
+        await sim.advance("1s")
+        return [name for name, _ in calls]
+
+    made = simulate(app, body, settings={"heartbeat": 3600, "late_after": 25.0})
+    assert made[0] == "heartbeat"
+    assert "plan" in made
+
+
+def test_a_run_whose_preparation_took_too_long_for_its_node_is_handed_back_unbegun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Horae("sqlite://")
+    silent: list[float] = []
+    slow: list[bool] = []
+
+    @app.job("a", Every("1d"))
+    async def work() -> None:
+        assert app.engine is not None
+        silent.append(app.engine.keeper.watchdog.silence)
+
+    @app.on_start
+    async def starting(run: Any) -> None:
+        if not slow:
+            slow.append(True)
+            await asyncio.sleep(40)
+
+    async def body(sim: Simulation) -> None:
+        await app.trigger("a")
+        await sim.advance("2m")
+        assert (await only_run(app)).state == "COMPLETED"
+
+    simulate(app, body, settings={"heartbeat": 3600, "late_after": 25.0})
+    assert slow
+    assert silent
+    assert max(silent) < 25
+
+
 def test_a_dead_node_s_runs_are_taken_over_at_once_where_its_lock_is_free() -> None:
     app = Horae("sqlite://")
     buried: list[NodeBuried] = []

@@ -20,6 +20,7 @@ from horae.engine.live import LiveRun
 from horae.engine.parts import Part, Shared, breathe
 from horae.engine.runner import Runner
 from horae.engine.wakeup import Alarm
+from horae.engine.watchdog import Watchdog
 from horae.errors import RunNotFound, StoreConflict, StoreError
 from horae.events import Claimed, DefinitionUnreadable, LoopFailed, Planned, RunStarted
 from horae.store.port import Capacity, Claim, Origin
@@ -44,8 +45,9 @@ ELSEWHERE = 0.02
 class Dispatcher(Part):
     """The loop that gives this node work."""
 
-    def __init__(self, shared: Shared, runner: Runner, caller: Caller) -> None:
+    def __init__(self, shared: Shared, runner: Runner, caller: Caller, watchdog: Watchdog) -> None:
         super().__init__(shared)
+        self._watchdog = watchdog
         self._runner = runner
         self._caller = caller
         self.completer: Completer
@@ -81,7 +83,7 @@ class Dispatcher(Part):
     async def run(self, recover: Recovery) -> None:
         while True:
             try:
-                if self._outage.suspicious:
+                if self._must_beat:
                     await recover.pulse()
                 again = await self._turn()
             except StoreConflict:
@@ -110,6 +112,12 @@ class Dispatcher(Part):
         earliest = min(moments)
         return None if earliest == float("inf") else earliest
 
+    @property
+    def _must_beat(self) -> bool:
+        """Whether a heartbeat comes before anything is claimed: this node may own runs that it was never told of, or
+        others may take it for dead."""
+        return self._outage.suspicious or self._watchdog.is_late
+
     async def _turn(self) -> bool:
         """One look at the catalog; says whether to look again at once."""
         if self.draining:
@@ -118,6 +126,9 @@ class Dispatcher(Part):
         runs: list[LiveRun] = []
         try:
             async with self.claiming:
+                if self._must_beat:
+                    # It has become so meanwhile: a heartbeat that hung held the lock.
+                    return True
                 now = self._loop.time()
                 look, self._look = self._look, False
                 try:
@@ -316,7 +327,8 @@ class Dispatcher(Part):
                     strategy,
                 )
             )
-        if self._is_refused(run):
+        if self._is_refused(run) or self._watchdog.is_late:
+            # Late: what was claimed, or was prepared, took so long that others may take it over by now.
             run.released = True
         if run.released or run.stop is not None or not claim.starts:
             # Asked to stop, or handed back, before anything began; or nothing of it is due yet, and the store parks it.

@@ -119,7 +119,7 @@ class Engine:
         self._hooked = loop.time()
         shared = Shared(loop, store, registry, self.ledger, stream, tuning, self._outage, StoreClock(loop), tools)
         self.runner = Runner(shared, self._threads, self._processes)
-        self.dispatcher = Dispatcher(shared, self.runner, self._caller)
+        self.dispatcher = Dispatcher(shared, self.runner, self._caller, self._host.watchdog)
         self.delivery = Delivery(shared, self._caller)
         self.completer = Completer(shared, self.runner, self._run_ended, self._slot_freed)
         self.overlong = OverlongReporter(shared)

@@ -50,8 +50,20 @@ class Watchdog:
         with self._condition:
             return self._overdue()
 
+    @property
+    def silence(self) -> float:
+        """Seconds since the last confirmed heartbeat was sent."""
+        return self.clock() - self._confirmed
+
+    @property
+    def is_late(self) -> bool:
+        """Whether these are too many, however often that was told: until the next confirmed heartbeat others may take
+        this node for dead."""
+        limit = self._limit
+        return limit is not None and self.silence >= limit
+
     def _overdue(self) -> float | None:
-        late = self.clock() - self._confirmed
+        late = self.silence
         if self._limit is None or self._told or late < self._limit:
             return None
         self._told = True
