@@ -50,6 +50,39 @@ def test_a_node_that_slept_too_long_stops_its_tasks_before_anything_else_and_sta
     assert len(calls) == 1
 
 
+def test_a_late_node_kills_what_it_can_while_others_do_not_have_its_runs() -> None:
+    app = Horae("sqlite://")
+    killed: list[float] = []
+    ended: list[float] = []
+
+    @app.job("a", Every("1d"), cancel_grace="30s")
+    async def work() -> None:
+        try:
+            await asyncio.sleep(3000)
+        finally:
+            await asyncio.sleep(20)
+            ended.append(engine().keeper.watchdog.silence)
+
+    def engine() -> Any:
+        assert app.engine is not None
+        return app.engine
+
+    async def body(sim: Simulation) -> None:
+        await app.trigger("a")
+        await sim.advance("1s")
+        # As a program would have it, of which the attempt waits for the end.
+        (attempt,) = engine().ledger.attempts
+        attempt.kill = lambda: killed.append(engine().keeper.watchdog.silence)
+        await engine().keeper.pulse()
+        async with engine().dispatcher.claiming:
+            await sim.advance("26s")
+            engine().keeper.late(26.0)
+            await sim.advance("1m")
+
+    simulate(app, body, settings={"heartbeat": 3600, "late_after": 25.0})
+    assert [round(each, 3) for each in (*killed, *ended)] == [29.2, 46.0], "a coroutine has the time it is given"
+
+
 def written(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """From now on: which of its verbs was called when, in simulated seconds."""
     calls: list[tuple[str, float]] = []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.engine import process_tasks
+from tests.engine.world import until
 from tests.store.databases import Databases
 from tests.store.swallowing import SwallowingProxy
 
@@ -67,6 +70,35 @@ def test_a_sync_task_is_told_to_stop_even_while_the_loop_is_blocked(tmp_path: Pa
             assert told.wait(PATIENCE)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["late", "lost"])
+def test_a_process_ends_before_another_node_has_its_run_or_soon_after(tmp_path: Path, how: str) -> None:
+    app = Horae(f"sqlite:///{tmp_path / 'horae.db'}", settings={"tee": False})
+    file = tmp_path / "pid"
+    app.job("a", None, isolation="process", cancel_grace="1h")(process_tasks.ignore)
+
+    async def main() -> None:
+        async with app:
+            engine = app.engine
+            assert engine is not None
+            engine.runner._processes.cancel_grace = 3600.0
+            ref = await app.trigger("a", {"file": str(file)})
+            await until(file.exists)
+            (run,) = engine.ledger.runs.values()
+            # No heartbeat is confirmed meanwhile, and nothing is claimed again.
+            async with engine.dispatcher.claiming:
+                await app.cancel(ref)
+                if how == "lost":
+                    engine.completer.lost(run)
+                else:
+                    clock = engine.keeper.watchdog.clock
+                    engine.keeper.watchdog.clock = lambda: clock() + engine.keeper.rhythm[0]
+                await until(lambda: not engine.ledger.attempts)
+
+    asyncio.run(main())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
 
 
 def test_a_node_that_is_cut_off_without_a_word_stops_its_work(databases_18: Databases) -> None:

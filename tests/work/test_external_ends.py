@@ -70,6 +70,32 @@ def test_cancelling_a_run_ends_the_whole_tree(home: Place, tmp_path: Path, comma
     at_work(app, body)
 
 
+@pytest.mark.parametrize("how", ["late", "late, and asked to stop before", "lost"])
+def test_a_program_ends_before_another_node_has_its_run_or_soon_after(home: Place, tmp_path: Path, how: str) -> None:
+    app = make(home, configured(tmp_path, external(grace=3600)))
+
+    async def body() -> None:
+        run_id, processes = await begun(app, tmp_path / "pids", TREE, "RETRY = NONE CANCEL_GRACE = 1h")
+        engine = app.engine
+        assert engine is not None
+        (run,) = engine.ledger.runs.values()
+        # No heartbeat is confirmed meanwhile, and nothing is claimed again.
+        async with engine.dispatcher.claiming:
+            await app.sql(f"CANCEL JOB RUN {run_id}")
+            if how == "lost":
+                engine.completer.lost(run)
+            else:
+                if "asked" in how:
+                    engine.runner.stop_run(run, "cancelled")
+                watchdog = engine.keeper.watchdog
+                clock = watchdog.clock
+                watchdog.clock = lambda: clock() + engine.keeper.rhythm[0]
+            await until(lambda: gone(processes))
+        assert (await ended(app, run_id)).outcome == "CANCELLED"
+
+    at_work(app, body)
+
+
 @pytest.mark.parametrize(
     ("clauses", "outcome", "state"),
     [

@@ -290,9 +290,7 @@ class Completer(Part):
         """Somebody else has the run: what is under way here is stopped, and nothing more is said about it."""
         if self._forget(run):
             self._stream.emit(RunFenced(run.run_id, run.job_name, run.claim.fence))
-            run.stop_preparing()
-            for attempt in list(run.attempts.values()):
-                self._runner.ask(attempt, "cancelled")
+            self._runner.stop_lost(run)
 
     def _forget(self, run: LiveRun) -> bool:
         run.forget()

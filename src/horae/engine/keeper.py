@@ -49,6 +49,8 @@ JUMP = 0.5
 SECONDS_A_DAY = 86_400
 TRIES_BEFORE_LATE = 3
 """How often a heartbeat that hangs is tried before the node stops its work."""
+LEFT_TO_STOP = 0.8
+"""How much of the time until others may have a late node's runs its programs and processes have to stop."""
 DELETED_AT_ONCE = 5000
 SEALED_AT_ONCE = 5000
 DIGESTED_EVERY = 600.0
@@ -187,6 +189,15 @@ class Keeper(Part, Recovery):
         self._stream.emit(HeartbeatLate(seconds))
         for run in list(self._ledger.runs.values()):
             self._as_engine.run(self._runner.release_run, run)
+        left = max(0.0, self._tuning.take_over_after - self.watchdog.silence)
+        self._as_engine.run(self._loop.call_later, LEFT_TO_STOP * left, self._kill_late)
+
+    def _kill_late(self) -> None:
+        """Ends what can be ended of a node that others take for dead next, whatever it was asked before and however
+        long its own settings let it take."""
+        if self.watchdog.is_late:
+            for attempt in list(self._ledger.attempts):
+                self._runner.kill(attempt)
 
     async def _expelled(self) -> None:
         """Nothing this incarnation writes counts any more: everything stops, and another one begins."""

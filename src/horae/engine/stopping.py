@@ -13,6 +13,10 @@ from horae.engine.live import CANCELLED, RELEASED, TIMEOUT, LiveAttempt, LiveRun
 from horae.engine.parts import Owner, Part
 from horae.events import RunAbandoned
 
+LOST_GRACE = 2.0
+"""Seconds that programs and processes of a run may take to stop when another node has it; a heartbeat, if that is
+less."""
+
 
 class Stopping(Part):
     """The half of a runner that ends what the other half began."""
@@ -56,6 +60,15 @@ class Stopping(Part):
         for attempt in list(run.attempts.values()):
             self.ask(attempt, RELEASED)
 
+    def stop_lost(self, run: LiveRun) -> None:
+        """Stops what is under way of a run that another node has: what can be killed has no longer than LOST_GRACE,
+        whatever it was asked before."""
+        run.stop_preparing()
+        for attempt in list(run.attempts.values()):
+            self.ask(attempt, CANCELLED)
+            if attempt.can_be_killed:
+                self._loop.call_later(min(self._tuning.heartbeat, LOST_GRACE), self.kill, attempt)
+
     def ask(self, attempt: LiveAttempt, why: str) -> None:
         """Asks one attempt to stop; the first reason counts."""
         if attempt.asked is not None or attempt.over:
@@ -82,12 +95,16 @@ class Stopping(Part):
             attempt.run.leftovers.append(attempt)
         reason = attempt.asked or CANCELLED
         self._stream.emit(RunAbandoned(attempt.run.run_id, attempt.run.job_name, attempt.task_name, reason))
+        self.kill(attempt)
+        fault = Fault(f"did not stop when asked to ({reason}), and was given up", None)
+        self._finish(attempt, AttemptState.FAILED, fault=fault)
+
+    def kill(self, attempt: LiveAttempt) -> None:
+        """Ends at once what can be: a process, a program. How it ended is told as usual."""
         if isinstance(attempt.handle, asyncio.Task) is False and attempt.handle is not None:
             attempt.handle.kill()
         if attempt.kill is not None:
             attempt.kill()
-        fault = Fault(f"did not stop when asked to ({reason}), and was given up", None)
-        self._finish(attempt, AttemptState.FAILED, fault=fault)
 
     def expire_due(self) -> float | None:
         """Stops what has run out of time; returns when the next does."""
