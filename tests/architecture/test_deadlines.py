@@ -144,6 +144,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     ANOTHERS_WORK: (
         "app/reaching.py Reach.store: asyncio.shield(self._asking)",
+        "app/tools.py Toolbox._ask: asyncio.shield(self._asking)",
         (
             "app/ticker.py Ticker.__aiter__: home.wait_for(partial(self._next, None if tick is None else"
             " tick.scheduled_time))"

@@ -70,7 +70,10 @@ class Stand:
 
     def service(self, who: Any = None) -> Service:
         given = () if who is None else (who,)
-        return Service(self.store, *given, keyring=lambda: self._keyring, known=checked_system)
+        return Service(self.store, *given, keyring=self._keys, known=checked_system)
+
+    async def _keys(self) -> Keyring:
+        return self._keyring
 
     async def user(self, name: str, *grants: Grant, is_admin: bool = False) -> Asker:
         """A user with those grants, at the desk."""

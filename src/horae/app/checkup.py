@@ -49,7 +49,7 @@ async def surroundings(
     toolbox = Toolbox(configuration)
     keys, fault = frozenset[str](), None
     try:
-        keys = toolbox.keyring().ids
+        keys = (await toolbox.keyring()).ids
     except HoraeError as error:
         fault = error.message
     trouble = await programs_refused(configuration.external, store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +32,7 @@ class People:
         self,
         vault: Vault,
         gate: Gate,
-        keyring: Callable[[], Keyring],
+        keyring: Callable[[], Awaitable[Keyring]],
         known: Callable[[str, Any, Mapping[str, Any]], Any],
         sign_in: str = "local",
         *,
@@ -230,7 +230,7 @@ class People:
         plain = value.encode()
         if not plain or len(plain) > MOST_SECRET:
             raise InvalidInput(f"Secret {shown(name)} must have 1 to {MOST_SECRET} bytes, not {len(plain)}")
-        sealed, key_id = self._keyring().encrypt(plain, name=name, job=job)
+        sealed, key_id = (await self._keyring()).encrypt(plain, name=name, job=job)
         await self._vault.put_secret(name, sealed, key_id=key_id, job=job, replace=replace, by=self._by)
 
     async def drop_secret(self, name: str, *, job: str | None = None, if_exists: bool = False) -> None:
@@ -255,7 +255,7 @@ class People:
     async def rotate_secrets(self) -> int:
         """Encrypts every secret under the current master key; how many were not yet."""
         await self._gate.require_admin("rotate secrets")
-        return await rotate(self._vault, self._keyring(), by=self._by)
+        return await rotate(self._vault, await self._keyring(), by=self._by)
 
     # ---- the trail ---------------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class People:
         is here. On a store that takes no writes, what is not sealed stays so, and is counted."""
         await self._gate.require_admin("verify the audit trail")
         try:
-            keyring = self._keyring()
+            keyring = await self._keyring()
         except SecretError:
             keyring = Keyring()
         # Sealing writes rows, which are newer than everything.

@@ -41,6 +41,10 @@ def nothing_known(name: str, value: Any, others: Mapping[str, Any]) -> Any:
     return value
 
 
+async def _no_keys() -> Keyring:
+    return Keyring()
+
+
 class Service:
     """What `who` may ask. Who they are was found out before: see `as_user`."""
 
@@ -49,7 +53,7 @@ class Service:
         store: Kept,
         who: Principal = LOCAL,
         *,
-        keyring: Callable[[], Keyring] | None = None,
+        keyring: Callable[[], Awaitable[Keyring]] | None = None,
         known: Callable[[str, Any, Mapping[str, Any]], Any] = nothing_known,
         alone: bool = True,
         sign_in: str = "local",
@@ -58,7 +62,7 @@ class Service:
         they came in: local, open, session or token."""
         self.store = store
         self.who = who
-        self._keyring = keyring or Keyring
+        self._keyring = keyring or _no_keys
         self._known = known
         gate = self.gate = Gate(store, who)
         self._alone = alone

@@ -315,7 +315,7 @@ class Keeper(Part, Recovery):
         await self.take_up_settings()
         await self._tools.vault.keep_shares(self.owner_limits())
         try:
-            keyring = self._tools.keyring()
+            keyring = await self._tools.keyring()
         except SecretError:
             # What needs the key says so; the trail is sealed all the same.
             keyring = Keyring()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -45,7 +45,7 @@ class Tools:
     """One of each for a node."""
 
     vault: Kept
-    keyring: Callable[[], Keyring]
+    keyring: Callable[[], Awaitable[Keyring]]
     """The master keys; raises SecretError where there are none."""
     external: ExternalPolicy = field(default_factory=ExternalPolicy)
     connections: Mapping[str, Target] = field(default_factory=dict)

@@ -145,7 +145,7 @@ class Works:
             raise SecretNotFound(f"There is no secret {shown(name)}", hint=f"CREATE SECRET {name} = '…' makes one.")
         if record.job is None:
             await check_secret(self.tools.vault, spec, name)
-        value = self.tools.keyring().decrypt(record).decode()
+        value = (await self.tools.keyring()).decrypt(record).decode()
         self._blacken(attempt, {name: value})
         return value
 
