@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.inside import inside
+from tests.engine.world import until
 
 from horae import Horae
 from horae.engine import publisher
@@ -83,6 +84,26 @@ def test_each_head_is_a_line_of_a_file_that_its_owner_alone_may_read(tmp_path: P
     assert published(file, None, FIRST, FIRST, SECOND) == []
     assert file.read_text() == "".join(f"{each.time} {each.seal} {each.digest}\n" for each in (FIRST, SECOND))
     assert file.stat().st_mode & 0o777 == 0o600
+    assert read_heads(str(file)) == [FIRST.digest, SECOND.digest]
+
+
+def test_heads_that_the_file_could_not_take_are_written_with_the_next_one(tmp_path: Path) -> None:
+    file = tmp_path / "mounted" / "heads"
+    failed: list[HeadUnpublished] = []
+
+    async def work() -> None:
+        publisher = HeadPublisher(str(file), None, failed.append, PATIENCE)
+        going = asyncio.ensure_future(publisher.run())
+        publisher.offer(FIRST)
+        await until(lambda: bool(failed))
+        file.parent.mkdir()
+        publisher.offer(SECOND)
+        await until(file.exists)
+        await until(lambda: len(file.read_text().splitlines()) == 2 or len(failed) > 1)
+        going.cancel()
+
+    asyncio.run(work())
+    assert len(failed) == 1
     assert read_heads(str(file)) == [FIRST.digest, SECOND.digest]
 
 

@@ -55,25 +55,29 @@ class HeadPublisher:
             await self._there.wait()
             self._there.clear()
             heads, self._held = self._held, []
-            await self.publish(heads)
+            if not await self.publish(heads):
+                # With the next head. One that was written after its try was given up has two lines then.
+                self._held = [*heads, *self._held][-MOST_HELD:]
 
-    async def publish(self, heads: list[SeenHead]) -> None:
-        """The file gets all of them, the webhook the last."""
+    async def publish(self, heads: list[SeenHead]) -> bool:
+        """The file gets all of them, the webhook the last. Whether the file has them, where there is one."""
         tries = []
-        if self._file is not None:
-            file = self._file
-            tries.append(self._try(file, lambda: append_heads(file, heads)))
         if self._webhook is not None:
             url = self._webhook
             tries.append(self._try(shown_address(url), lambda: post_head(url, heads[-1], self._deadline)))
-        await asyncio.gather(*tries)
+        if self._file is not None:
+            file = self._file
+            tries.append(self._try(file, lambda: append_heads(file, heads)))
+        done = await asyncio.gather(*tries)
+        return self._file is None or done[-1]
 
-    async def _try(self, where: str, work: Callable[[], None]) -> None:
+    async def _try(self, where: str, work: Callable[[], None]) -> bool:
         reason = "the one before has not ended yet"
         if where not in self._busy:
             reason = await self._apart(where, work)
         if reason:
             self._failed(HeadUnpublished(where, reason))
+        return not reason
 
     async def _apart(self, where: str, work: Callable[[], None]) -> str:
         """Why it failed, or nothing. The thread keeps no process from its end."""
