@@ -36,6 +36,9 @@ from horae.metrics import CLAIM, Metrics
 from horae.store.catalog import Catalog
 from horae.store.port import Store
 
+TOTALS_WITHIN = 5.0
+"""The catalog has so long to say what a page of metrics tells of it: who scrapes seldom waits for more than 10 s."""
+
 
 class Horae(Definitions):
     """A scheduler over one catalog: define jobs, then `run()`, `async with app`, or `start()` and `stop()`."""
@@ -259,12 +262,13 @@ class Horae(Definitions):
         return Blocking(self)
 
     async def scrape(self) -> str:
-        """The metrics as Prometheus reads them, with the catalog's totals of this moment."""
+        """The metrics as Prometheus reads them, with the catalog's totals of this moment where it answers in time."""
         try:
-            totals = await self.home.call(lambda store: store.totals())
-            waiting = await self.home.call(waiting_now)
+            async with asyncio.timeout(TOTALS_WITHIN):
+                totals = await self.home.call(lambda store: store.totals())
+                waiting = await self.home.call(waiting_now)
             self.metrics.set_totals(totals, Counter(str(run.waiting_for or CLAIM) for run in waiting))
-        except StoreError:
+        except (StoreError, TimeoutError):
             # What this node counted itself is worth reading all the same, then most of all.
             self.metrics.set_totals(None)
         return self.metrics.render()

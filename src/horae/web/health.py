@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from datetime import datetime, timedelta
+from hashlib import sha256
 from time import monotonic
 from typing import Any
 
@@ -27,7 +28,8 @@ from horae.core.access import Privilege
 from horae.core.instant import EPOCH
 from horae.core.set_back import SetBack
 from horae.core.wait import Thread
-from horae.errors import HoraeError
+from horae.errors import HoraeError, StoreError, StoreUnavailable
+from horae.web import origin
 from horae.web.entering import Entrance
 from horae.web.problems import Refused
 from horae.web.site import Site
@@ -37,6 +39,11 @@ _SECONDS = 5.0
 _LEAST = 0.05
 _FRESH = 1.0
 _EARLY_FRESH = 10.0
+_RIGHTS_WITHIN = 2.0
+"""The catalog has so long to say whether somebody may read the metrics."""
+_KNOWN_FOR = 900.0
+"""So long after the catalog last said so somebody may read them while it says nothing."""
+_MOST_READERS = 100
 
 
 class Health(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,6 +63,8 @@ class Checkup:
         self._kept: Health | None = None
         self._kept_at = float("-inf")
         self._looking: asyncio.Task[Health] | None = None
+        self._readers: dict[bytes, float] = {}
+        """Who was let read the metrics, and when: while the catalog says nothing, that still counts."""
         self._early_kept: SetBack | None = None
         self._early_at = float("-inf")
         self._patience = max(_SECONDS, site.limits.health)
@@ -80,9 +89,27 @@ class Checkup:
         return _told(Health(status="red" if reasons else "ok", reasons=reasons))
 
     async def metrics(self, request: Request, named: dict[str, str]) -> Response:
-        visit = await self._entrance.visit(request)
-        # The series are named after jobs, all of them.
-        await visit.desk.service.gate.require(Privilege.VIEW_JOB_HISTORY, action="read the metrics")
+        """An outage is when they are wanted most: whoever read them before is believed then. Raises StoreUnavailable
+        for others."""
+        reader = _reader(request)
+        try:
+            async with asyncio.timeout(_RIGHTS_WITHIN):
+                visit = await self._entrance.visit(request)
+                # The series are named after jobs, all of them.
+                await visit.desk.service.gate.require(Privilege.VIEW_JOB_HISTORY, action="read the metrics")
+        except (StoreError, TimeoutError) as error:
+            if monotonic() - self._readers.get(reader, float("-inf")) >= _KNOWN_FOR:
+                if isinstance(error, StoreError):
+                    raise
+                raise StoreUnavailable("The catalog does not say in time whether you may read the metrics") from error
+        except (HoraeError, Refused):
+            self._readers.pop(reader, None)
+            raise
+        else:
+            self._readers.pop(reader, None)
+            self._readers[reader] = monotonic()
+            if len(self._readers) > _MOST_READERS:
+                del self._readers[next(iter(self._readers))]
         return Response(await self._site.scrape(), 200, {"content-type": self._site.metrics_type})
 
     async def _is_known(self, request: Request) -> bool:
@@ -236,6 +263,13 @@ class Checkup:
                 return await overlong_now(await self._site.store())
         except (HoraeError, TimeoutError):
             return []
+
+
+def _reader(request: Request) -> bytes:
+    """All that lets a request in, as a digest."""
+    headers = request.headers
+    shown = (headers.get("authorization"), headers.get("cookie"))
+    return sha256(repr((shown, request.scope["state"]["address"], origin.is_local(headers))).encode()).digest()
 
 
 def _counted(stuck: Sequence[StuckRun]) -> dict[str, str]:
