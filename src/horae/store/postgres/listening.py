@@ -2,29 +2,40 @@
 
 It never sends by itself, so nothing would tell that the other end is gone. Each heartbeat has it answer a SELECT within
 PROBE seconds; one that does not is replaced, and its locks are taken from the session it left behind on the server.
+
+Everybody who may run SQL may notify the channel. What comes is read in pieces, between which the loop has its turn, and
+nothing is kept of it but that it came. Where more comes than nodes send, the connection is ended, and for a while the
+next one looks instead of listening.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from array import array
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
+from fcntl import ioctl
 from hashlib import sha256
+from termios import FIONREAD
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
+from psycopg.waiting import Ready, Wait
 
 from horae.errors import StoreUnavailable
 from horae.store.driver import Row
 from horae.store.postgres.limits import PATIENT
 from horae.store.postgres.links import PROBE
-from horae.store.postgres.pooling import Connection
+from horae.store.postgres.pooling import Connection, Flooded
 
+_log = logging.getLogger("horae.store")
+Answer = TypeVar("Answer")
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 1.3
 """Seconds before the next try to connect, before chance adds or takes half: never more than 2 s."""
@@ -33,6 +44,14 @@ LASTED = 5.0
 DEAF = 2.0
 """Seconds between two tries to listen on a standby, which tells nobody of changes, but may become the primary. Whoever
 waits for a change is told to look each time."""
+MOST_AT_ONCE = 2 * 1024 * 1024
+"""Bytes of notices that may come at once: 130,000 of a node's own."""
+MOST_A_SECOND = 256 * 1024
+"""The same, for each second that passes: 16,000 of a node's own."""
+PIECE = 16 * 1024
+"""Bytes that the driver reads at once."""
+UNHEARD = 60.0
+"""Seconds after a flood of notices in which this process looks, as on a standby, and does not listen."""
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _FREE = "SELECT pg_advisory_unlock(%s)"
 _END_SESSION = """
@@ -43,12 +62,59 @@ WHERE locktype = 'advisory' AND objsubid = 1 AND pid = %s AND (classid::bigint <
 """Ends the session this process had before, if it holds that lock still. Its login may always end its own sessions."""
 
 
+class Notices:
+    """What has come of notices: whether any has, and room for how many bytes there is."""
+
+    def __init__(self) -> None:
+        self.heard = False
+        self._room = float(MOST_AT_ONCE)
+        self._counted_at = monotonic()
+        self._waiting = array("i", [0])
+
+    def __call__(self, _: object) -> None:
+        self.heard = True
+
+    def count(self, number: int) -> None:
+        """Called before a socket is read. Raises Flooded where too much has come of late."""
+        ioctl(number, FIONREAD, self._waiting)
+        now = monotonic()
+        self._room = min(MOST_AT_ONCE, self._room + (now - self._counted_at) * MOST_A_SECOND)
+        self._counted_at = now
+        self._room -= min(self._waiting[0], PIECE)
+        if self._room < 0:
+            raise Flooded("More notices came than nodes send")
+
+    def counted(self, work: Generator[Wait, Ready | int, Answer], number: int) -> Generator[Wait, Ready | int, Answer]:
+        """What `work` does with the socket: notices stand before the answer that it waits for."""
+        try:
+            wanted = next(work)
+            while True:
+                ready = yield wanted
+                if ready and ready & Ready.R:
+                    self.count(number)
+                wanted = work.send(ready)
+        except StopIteration as ended:
+            answer: Answer = ended.value
+            return answer
+        finally:
+            work.close()
+
+
 class LockHolder(Connection):
     """The connection that holds liveness locks. Where its server does not answer it is left standing, without a word:
     one that only its answers are lost of would free the locks, and others take a node for gone that works on."""
 
     left: socket.socket | None = None
     """What was left standing. Whoever closes it says that the connection is over."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.notices = Notices()
+        # The driver's own makes an object of each, and keeps it.
+        self.pgconn.notify_handler = self.notices
+
+    async def wait(self, gen: Generator[Wait, Ready | int, Answer], *how: Any, **else_how: Any) -> Answer:
+        return await super().wait(self.notices.counted(gen, self.pgconn.socket), *how, **else_how)
 
     def _leave(self) -> None:
         number = self.pgconn.socket
@@ -91,6 +157,7 @@ class Listener:
         """Connections that were left standing since one was last made."""
         self._session: int | None = None
         """The server's process for the last connection, which may outlive it."""
+        self._unheard_until = float("-inf")
         self.fault: Exception | None = None
         """Why this process hears nothing, where that is no lost connection, until it hears again."""
 
@@ -169,6 +236,16 @@ class Listener:
                     await connection.close()
                     if connection.left is not None:
                         self._left.append(connection.left)
+            except Flooded:
+                self._unheard_until = monotonic() + UNHEARD
+                _log.warning(
+                    "%s: notices came in a flood on the channel horae, by NOTIFY or pg_notify; for %.0f s this process"
+                    " looks for changes every %.0f s instead of listening. Look for who sends them: texts of jobs, and"
+                    " pg_stat_activity.query",
+                    self._place,
+                    UNHEARD,
+                    DEAF,
+                )
             except (psycopg.Error, OSError):
                 pass
             except Exception as error:  # noqa: BLE001 - a task that ends silently would leave the node deaf for ever
@@ -180,17 +257,16 @@ class Listener:
             pause = SHORTEST_PAUSE if lasted else min(pause * 2, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads clients, guards nothing
 
-    async def _listen(self, connection: Connection) -> None:
+    async def _listen(self, connection: LockHolder) -> None:
         connection.answer_limit = PROBE
         await self._configure(connection)
         await connection.execute(PATIENT)
-        listens = await _begin_to_listen(connection)
+        listens = await self._begin_to_listen(connection)
         self._locked = set()
         await self._take_missing(connection)
         self._forsake()
         self._session = connection.info.backend_pid
-        heard: list[psycopg.Notify] = []
-        connection.add_notify_handler(heard.append)
+        notices = connection.notices
         self.fault = None
         self._ready.set()
         await self._fire()
@@ -200,13 +276,23 @@ class Listener:
                 self._probed = False
                 await connection.execute("SELECT 1")
                 await self._take_missing(connection)
-            await self._hear(connection, heard, None if listens else DEAF)
+            await self._hear(connection, None if listens else DEAF)
             if not listens:
-                listens = await _begin_to_listen(connection)
+                listens = await self._begin_to_listen(connection)
                 await self._fire()
-            if heard:
-                heard.clear()
+            if notices.heard:
+                notices.heard = False
                 await self._fire()
+
+    async def _begin_to_listen(self, connection: Connection) -> bool:
+        """False on a standby, where nobody can: what is only read there needs no notices."""
+        if monotonic() < self._unheard_until:
+            return False
+        try:
+            await connection.execute("LISTEN horae")
+        except psycopg.errors.ReadOnlySqlTransaction:
+            return False
+        return True
 
     def _forsake(self) -> None:
         while self._left:
@@ -238,12 +324,12 @@ class Listener:
             if not answer.done():
                 answer.set_result(granted)
 
-    async def _hear(self, connection: Connection, heard: list[psycopg.Notify], seconds: float | None) -> None:
+    async def _hear(self, connection: LockHolder, seconds: float | None) -> None:
         """Waits for a notice, or until somebody asks for something, or so many seconds. The driver's own way wakes up
         ten times a second to look whether it was interrupted, which is most of what an idle node would do."""
-        loop, number = asyncio.get_running_loop(), connection.fileno()
+        loop, number, notices = asyncio.get_running_loop(), connection.fileno(), connection.notices
         ends = None if seconds is None else loop.time() + seconds
-        while not heard and not self._probed and not self._wishes and (ends is None or loop.time() < ends):
+        while not notices.heard and not self._probed and not self._wishes and (ends is None or loop.time() < ends):
             self._waiting = readable = loop.create_future()
             loop.add_reader(number, _settle, readable)
             timer = None if ends is None else loop.call_at(ends, _settle, readable)
@@ -254,18 +340,10 @@ class Listener:
                 loop.remove_reader(number)
                 if timer is not None:
                     timer.cancel()
+            notices.count(number)
             connection.pgconn.consume_input()
-            while (notice := connection.pgconn.notifies()) is not None:
-                heard.append(psycopg.Notify(notice.relname.decode(), notice.extra.decode(), notice.be_pid))
-
-
-async def _begin_to_listen(connection: Connection) -> bool:
-    """False on a standby, where nobody can: what is only read there needs no notices."""
-    try:
-        await connection.execute("LISTEN horae")
-    except psycopg.errors.ReadOnlySqlTransaction:
-        return False
-    return True
+            while connection.pgconn.notifies() is not None:
+                notices.heard = True
 
 
 async def _answer(connection: Connection, text: str, key: int) -> bool:
