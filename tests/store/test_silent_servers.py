@@ -174,6 +174,139 @@ def test_a_node_that_only_hears_nothing_keeps_its_lock_until_it_has_another_conn
     on_proxy(databases_18, body)
 
 
+def sessions(databases: Databases, url: str) -> set[int]:
+    rows = databases.server.execute(
+        f"SELECT pid FROM pg_stat_activity WHERE datname = '{conninfo_to_dict(url)['dbname']}'"
+    )
+    return {int(row[0]) for row in rows}
+
+
+def test_a_listening_connection_without_locks_is_ended_where_the_server_does_not_answer(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "2")
+
+    async def body(proxy: SwallowingProxy, store: Catalog) -> None:
+        listener = store.driver._listener  # type: ignore[attr-defined]
+        (session,) = listener._sessions
+        proxy.swallow(new=True, answers_only=True)
+        store.driver.keep_locks()
+
+        async def is_gone() -> bool:
+            return session not in sessions(databases_18, proxy.direct)
+
+        await until(is_gone)
+        proxy.pass_on()
+
+    on_proxy(databases_18, body)
+
+
+@pytest.fixture
+def patient_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection is given up but those that `mute` was called for."""
+    monkeypatch.setattr(links, "ANSWER", PATIENCE)
+    monkeypatch.setattr(listening, "PROBE", PATIENCE)
+
+
+def mute(proxy: SwallowingProxy, connection: Connection) -> None:
+    """The server hears what is said, and nobody hears the server, which is found out soon."""
+    proxy.swallow(new=False, answers_only=True)
+    connection.answer_limit = 0.2
+
+
+@pytest.mark.usefixtures("patient_listener")
+def test_tries_to_listen_that_go_unanswered_leave_no_session_behind_but_the_one_with_the_lock(
+    databases_18: Databases,
+) -> None:
+    url, node, tries = databases_18.fresh(), uuid4(), list[Connection]()
+
+    async def main() -> None:
+        async with SwallowingProxy(url) as proxy:
+
+            async def configure(connection: Connection) -> None:
+                await _configure(connection)
+                tries.append(connection)
+                if 1 < len(tries) < 6:
+
+                    async def others_are_gone() -> bool:
+                        return sessions(databases_18, url) == {before, connection.info.backend_pid}
+
+                    await until(others_are_gone)
+                    assert holders(databases_18, url, node) == [before]
+                    mute(proxy, connection)
+
+            async def heard() -> None:
+                pass
+
+            listener = listening.Listener(proxy.url, "here", configure, heard, PATIENCE)
+            await listener.open()
+            assert await listener.take(node)
+            (before,) = holders(databases_18, url, node)
+            mute(proxy, tries[0])
+            listener.probe()
+
+            async def is_replaced() -> bool:
+                held = holders(databases_18, url, node)
+                return held not in ([], [before]) and sessions(databases_18, url) == {*held}
+
+            await asyncio.wait_for(until(is_replaced), 2 * PATIENCE)
+            assert len(tries) == 6
+            await listener.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("patient_listener")
+def test_a_lock_is_held_by_one_session_or_the_next_where_the_answer_about_taking_it_over_is_lost(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, node, left, made = databases_18.fresh(), uuid4(), list[int](), list[Connection]()
+    answer = listening._answer
+
+    async def main() -> None:
+        async with SwallowingProxy(url) as proxy:
+
+            async def configure(connection: Connection) -> None:
+                await _configure(connection)
+                made.append(connection)
+
+            async def answers(connection: Connection, text: str, *values: object) -> bool:
+                if text != listening._SUCCEED:
+                    return await answer(connection, text, *values)
+                left.append(len({*listener._left.values()}))
+                had = holders(databases_18, url, node)
+                if len(left) < 4:
+                    mute(proxy, connection)
+                try:
+                    return await answer(connection, text, *values)
+                finally:
+
+                    async def has_succeeded() -> bool:
+                        return holders(databases_18, url, node) not in ([], had)
+
+                    await until(has_succeeded)
+
+            async def heard() -> None:
+                pass
+
+            listener = listening.Listener(proxy.url, "here", configure, heard, PATIENCE)
+            await listener.open()
+            assert await listener.take(node)
+            monkeypatch.setattr(listening, "_answer", answers)
+            mute(proxy, made[0])
+            listener.probe()
+
+            async def is_replaced() -> bool:
+                held = sessions(databases_18, url)
+                return len(left) == 4 and len(held) == 1 and holders(databases_18, url, node) == [*held]
+
+            await asyncio.wait_for(until(is_replaced), 2 * PATIENCE)
+            await listener.close()
+
+    asyncio.run(main())
+    assert left == [1, 1, 1, 1]
+
+
 @pytest.mark.parametrize("is_ours", [True, False], ids=["an error of ours", "any other"])
 def test_a_listener_that_fails_unexpectedly_says_so_to_whoever_waits_and_goes_on(
     databases_18: Databases, monkeypatch: pytest.MonkeyPatch, *, is_ours: bool

@@ -31,7 +31,7 @@ from psycopg.waiting import Ready, Wait
 from horae.errors import StoreUnavailable
 from horae.store.driver import Row
 from horae.store.postgres.limits import PATIENT
-from horae.store.postgres.links import PROBE
+from horae.store.postgres.links import PROBE, Trust
 from horae.store.postgres.pooling import Connection, Flooded
 
 _log = logging.getLogger("horae.store")
@@ -54,12 +54,16 @@ UNHEARD = 60.0
 """Seconds after a flood of notices in which this process looks, as on a standby, and does not listen."""
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _FREE = "SELECT pg_advisory_unlock(%s)"
-_END_SESSION = """
-SELECT pg_terminate_backend(pid, 1000) FROM pg_locks
-WHERE locktype = 'advisory' AND objsubid = 1 AND pid = %s AND (classid::bigint << 32) | objid::bigint = %s
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+_SUCCEED = """
+SELECT CASE WHEN (
+    SELECT count(pg_terminate_backend(pid, 1000)) FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND pid = ANY (%s::int[])
+        AND (classid::bigint << 32) | objid::bigint = %s
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+) >= 0 THEN pg_try_advisory_lock(%s) END
 """
-"""Ends the session this process had before, if it holds that lock still. Its login may always end its own sessions."""
+"""Ends those of this process' former sessions that hold a lock still, and takes it: in one statement, else the lock
+would be nobody's where the answer between two is lost. A login may always end its own sessions."""
 
 
 class Notices:
@@ -101,8 +105,9 @@ class Notices:
 
 
 class LockHolder(Connection):
-    """The connection that holds liveness locks. Where its server does not answer it is left standing, without a word:
-    one that only its answers are lost of would free the locks, and others take a node for gone that works on."""
+    """The connection that holds liveness locks. Where it has some and its server does not answer, it is left standing,
+    without a word: one that only its answers are lost of would free the locks, and others take a node for gone that
+    works on. One without locks is ended: the server lets so many sessions of a login be, and tries go on."""
 
     left: socket.socket | None = None
     """What was left standing. Whoever closes it says that the connection is over."""
@@ -110,6 +115,8 @@ class LockHolder(Connection):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.notices = Notices()
+        self.locked: set[UUID] = set()
+        """The nodes whose locks this session holds, or may hold."""
         # The driver's own makes an object of each, and keeps it.
         self.pgconn.notify_handler = self.notices
 
@@ -117,6 +124,9 @@ class LockHolder(Connection):
         return await super().wait(self.notices.counted(gen, self.pgconn.socket), *how, **else_how)
 
     def _leave(self) -> None:
+        if not self.locked:
+            super()._leave()
+            return
         number = self.pgconn.socket
         self.left = left = socket.socket(fileno=os.dup(number))
         if left.family in (socket.AF_INET, socket.AF_INET6):
@@ -148,15 +158,14 @@ class Listener:
         self._ready = asyncio.Event()
         self._held: set[UUID] = set()
         """The nodes whose locks are to be held."""
-        self._locked: set[UUID] = set()
-        """Those whose locks this session holds."""
         self._wishes: list[tuple[str, UUID, asyncio.Future[bool]]] = []
         self._probed = False
         self._waiting: asyncio.Future[None] | None = None
-        self._left: list[socket.socket] = []
-        """Connections that were left standing since one was last made."""
-        self._session: int | None = None
-        """The server's process for the last connection, which may outlive it."""
+        self._trust = Trust()
+        self._left: dict[UUID, socket.socket] = {}
+        """For each lock the connection that was left standing last with it, since one was last made."""
+        self._sessions: set[int] = set()
+        """The server's processes for connections that had locks, which may outlive them."""
         self._unheard_until = float("-inf")
         self.fault: Exception | None = None
         """Why this process hears nothing, where that is no lost connection, until it hears again."""
@@ -234,8 +243,7 @@ class Listener:
                     await self._listen(connection)
                 finally:
                     await connection.close()
-                    if connection.left is not None:
-                        self._left.append(connection.left)
+                    self._remember(connection)
             except Flooded:
                 self._unheard_until = monotonic() + UNHEARD
                 _log.warning(
@@ -258,14 +266,18 @@ class Listener:
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads clients, guards nothing
 
     async def _listen(self, connection: LockHolder) -> None:
-        connection.answer_limit = PROBE
+        # A server that is slow has as long as it has elsewhere. Tried again before it answers, it would have one more
+        # session with each try.
+        connection.trust, connection.answer_limit = self._trust, self._trust.limit
         await self._configure(connection)
         await connection.execute(PATIENT)
         listens = await self._begin_to_listen(connection)
-        self._locked = set()
         await self._take_missing(connection)
         self._forsake()
-        self._session = connection.info.backend_pid
+        if self._held <= connection.locked:
+            self._sessions.clear()
+        self._sessions.add(connection.info.backend_pid)
+        connection.trust, connection.answer_limit = None, PROBE
         notices = connection.notices
         self.fault = None
         self._ready.set()
@@ -294,33 +306,55 @@ class Listener:
             return False
         return True
 
-    def _forsake(self) -> None:
-        while self._left:
-            self._left.pop().close()
+    def _remember(self, connection: LockHolder) -> None:
+        """Keeps what a connection left standing, in place of those that had its locks before."""
+        if connection.left is None:
+            return
+        before = {*self._left.values()}
+        self._left |= dict.fromkeys(connection.locked, connection.left)
+        for each in before - {*self._left.values()}:
+            each.close()
 
-    async def _take_missing(self, connection: Connection) -> None:
+    def _forsake(self) -> None:
+        for each in {*self._left.values()}:
+            each.close()
+        self._left.clear()
+
+    async def _take_missing(self, connection: LockHolder) -> None:
         """Takes what is to be held and is not. A session that this process lost may have it still: the server knows
         nothing of a connection whose packets are swallowed."""
-        for node in sorted(self._held - self._locked):
+        session = connection.info.backend_pid
+        for node in sorted(self._held - connection.locked):
             key = lock_key(node)
             taken = await _answer(connection, _TAKE, key)
-            if not taken and self._session not in (None, connection.info.backend_pid):
+            former = sorted(self._sessions - {session})
+            if not taken and former:
+                # Without an answer it may be either's.
+                self._has(connection, node)
                 with suppress(psycopg.errors.InsufficientPrivilege):
-                    await connection.execute(_END_SESSION, (self._session, key))
-                taken = await _answer(connection, _TAKE, key)
+                    taken = await _answer(connection, _SUCCEED, former, key, key)
             if taken:
-                self._locked.add(node)
+                self._has(connection, node)
+            else:
+                connection.locked.discard(node)
 
-    async def _grant(self, connection: Connection) -> None:
+    def _has(self, connection: LockHolder, node: UUID) -> None:
+        connection.locked.add(node)
+        self._sessions.add(connection.info.backend_pid)
+
+    async def _grant(self, connection: LockHolder) -> None:
         while self._wishes:
             text, node, answer = self._wishes[0]
             # Locks of one session add up, and a reconnection has taken all that are to be held already.
-            if node in self._locked and text == _TAKE:
+            if node in connection.locked and text == _TAKE:
                 granted = True
             else:
                 granted = await _answer(connection, text, lock_key(node))
             self._wishes.pop(0)
-            (self._locked.add if text == _TAKE and granted else self._locked.discard)(node)
+            if text == _TAKE and granted:
+                self._has(connection, node)
+            else:
+                connection.locked.discard(node)
             if not answer.done():
                 answer.set_result(granted)
 
@@ -346,8 +380,8 @@ class Listener:
                 notices.heard = True
 
 
-async def _answer(connection: Connection, text: str, key: int) -> bool:
-    rows: list[Row] = await (await connection.execute(text, (key,))).fetchall()
+async def _answer(connection: Connection, text: str, *values: object) -> bool:
+    rows: list[Row] = await (await connection.execute(text, values)).fetchall()
     return bool(rows[0][0])
 
 
