@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from tests.store.catalogs import PATIENCE, Place
@@ -17,9 +18,9 @@ from tools.postgres import PostgresServer
 from horae.errors import InvalidInput, StatementFailed
 from horae.store.catalog import Catalog
 from horae.store.postgres import running
-from horae.store.postgres.pooling import BESIDE
+from horae.store.postgres.pooling import BESIDE, Connection
 from horae.store.postgres.target import PostgresTarget
-from horae.store.records import Rows
+from horae.store.records import Rows, Verdict
 from horae.store.vault import Identity
 
 LARGE = 4_000_000
@@ -28,6 +29,7 @@ ROOM = 400_000
 """Bytes for all that a store says and hears beside one answer."""
 RAISES = """DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = repeat('m', {size}),
 DETAIL = repeat('d', {size}), HINT = repeat('h', {size}); END $$"""
+NOTICES = "LISTEN mine; SELECT count(pg_notify('mine', repeat('x', 100) || i)) FROM generate_series(1, 50000) i"
 ALICE = somebody("alice")
 
 
@@ -176,3 +178,34 @@ def _through_a_proxy(databases: Databases, body: Callable[[Worker, SwallowingPro
             await with_worker(Place("postgres", proxy.url), whole, tasks=("one", "two"))
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("who", [ALICE, LOCAL], ids=lambda who: who.name)
+def test_a_text_that_listens_has_no_notices_sent_to_its_node(databases_18: Databases, who: Identity) -> None:
+    async def body(worker: Worker, proxy: SwallowingProxy) -> None:
+        async with worker.joins() as joined:
+            await joined.run_text("SELECT 1", who, MOST)
+            before = proxy.received
+            await joined.run_text(NOTICES, who, MOST)
+            assert (await joined.settle(worker.word(0))).verdict is Verdict.SETTLED
+        async with worker.joins() as joined:
+            await joined.run_text("SELECT 1", who, MOST)
+        assert proxy.received - before < ROOM
+
+    _through_a_proxy(databases_18, body)
+
+
+def test_notices_to_a_text_on_another_connection_are_not_kept(
+    databases_18: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, made = databases_18.emptied(), list[Connection]()
+    begin = Connection.__init__
+
+    def begins(connection: Connection, *arguments: Any, **more: Any) -> None:
+        begin(connection, *arguments, **more)
+        made.append(connection)
+
+    monkeypatch.setattr(Connection, "__init__", begins)
+    asyncio.run(PostgresTarget("other", url).run_text(NOTICES.replace("50000", "1000"), {}, MOST))
+    [connection] = made
+    assert not connection._notifies_backlog

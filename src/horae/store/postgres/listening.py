@@ -117,7 +117,6 @@ class LockHolder(Connection):
         self.notices = Notices()
         self.locked: set[UUID] = set()
         """The nodes whose locks this session holds, or may hold."""
-        # The driver's own makes an object of each, and keeps it.
         self.pgconn.notify_handler = self.notices
 
     async def wait(self, gen: Generator[Wait, Ready | int, Answer], *how: Any, **else_how: Any) -> Answer:

@@ -57,6 +57,8 @@ class Connection(AsyncConnection[Row]):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
+        # The driver's own keeps all notices, for somebody who might ask for them.
+        self.pgconn.notify_handler = None
         self.planned_at = monotonic()
         self.plans_stay = FIRST_RENEWAL
         self.heard_at = monotonic()

@@ -4,6 +4,7 @@ The text runs inside its principal's function (`roles`, `functions`), which is c
 the text left in its session is taken back before the catalog is touched again as Horae, in the same transaction:
 
 - settings, which could change how the catalog's statements are read; open cursors, which would run at the commit;
+- that it listens: all notices that are sent meanwhile, its own among them, would come before the answer to the commit;
 - prepared statements: a text can prepare its own under the name of one of ours;
 - temporary tables and types, which would be found before ours. One with a trigger still to run cannot be dropped;
 - a deferred trigger that defers itself again while it is made to run would run at the commit, for Horae. No table that
@@ -43,7 +44,7 @@ THEIR_PLANNING = f"SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT
 _SILENT = "SET LOCAL client_min_messages = error"
 """Nobody hears the notices of a text."""
 _OVER = (
-    "CLOSE ALL; RESET ALL; DEALLOCATE ALL;"
+    "CLOSE ALL; RESET ALL; DEALLOCATE ALL; UNLISTEN *;"
     f" SET LOCAL search_path = {SAFE_PATH}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off;"
     f" {limits.OURS}; SET LOCAL idle_in_transaction_session_timeout = '{limits.STILL}s'; DISCARD TEMP"
 )
