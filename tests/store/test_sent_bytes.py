@@ -206,6 +206,6 @@ def test_notices_to_a_text_on_another_connection_are_not_kept(
         made.append(connection)
 
     monkeypatch.setattr(Connection, "__init__", begins)
-    asyncio.run(PostgresTarget("other", url).run_text(NOTICES.replace("50000", "1000"), {}, MOST))
+    asyncio.run(PostgresTarget("other", url).run_text(NOTICES.replace("50000", "1000"), Identity("ann"), MOST))
     [connection] = made
     assert not connection._notifies_backlog

@@ -204,7 +204,7 @@ def test_a_listening_connection_without_locks_is_ended_where_the_server_does_not
 @pytest.fixture
 def patient_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is given up but those that `mute` was called for."""
-    monkeypatch.setattr(links, "ANSWER", PATIENCE)
+    monkeypatch.setattr(Trust, "limit", PATIENCE)
     monkeypatch.setattr(listening, "PROBE", PATIENCE)
 
 
