@@ -245,8 +245,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "store/sqlite/apart.py Apart.within: asyncio.wait([future])",
     ),
     "its turn behind texts that their own limits end": (
-        "store/sqlite/apart.py _Turns.taken: with own",
-        "store/sqlite/apart.py _Turns.taken: with self._all",
+        "store/turns.py Turns.taken: own.acquire()",
+        "store/turns.py Turns.taken: self._all.acquire()",
         "store/sqlite/write_turn.py WriteTurn.take: self._changed.wait()",
     ),
     "a request, which ends with its answer or with its connection": (

@@ -140,13 +140,13 @@ class Engine:
         self.keeper.describe = self._describe
         self.keeper.owner_limits = lambda: self._given[1].owner_limits
         self.runner.owner = self.completer
-        self.runner.opener = lambda run, limit, apart: store.transact(
+        self.runner.opener = lambda run, limit, of_others: store.transact(
             self.node,
             run.run_id,
             run.claim.run_no,
             run.claim.fence,
             limit,
-            (run.claim.definition.spec.owner or LOCAL_NAME) if apart else None,
+            (run.claim.definition.spec.owner or LOCAL_NAME) if of_others else None,
         )
         self.dispatcher.completer = self.completer
 

@@ -272,7 +272,7 @@ class Runner(Stopping):
         if write_limit is not None:
             write_limit = self._tuning.sqlite_write_limit or write_limit
         attempt.joining = Joining(
-            self._loop, lambda seconds, apart: self.opener(attempt.run, seconds, apart), limit, write_limit
+            self._loop, lambda seconds, of_others: self.opener(attempt.run, seconds, of_others), limit, write_limit
         )
         return attempt.joining
 

@@ -24,8 +24,8 @@ Answer = TypeVar("Answer")
 current: ContextVar[Joining | None] = ContextVar("horae_transaction", default=None)
 
 Opener = Callable[[float, bool], AbstractAsyncContextManager[Joined]]
-"""Opens one that is to last no longer than so many seconds; or, if `True`, one for text of others apart, which is to
-write no longer."""
+"""Opens one that is to last no longer than so many seconds; if `True`, one for text of others, which waits for its turn
+and, where that runs apart, is to write no longer."""
 
 
 class Joining:
@@ -37,6 +37,7 @@ class Joining:
         "_ended",
         "_ends_at",
         "_is_apart",
+        "_is_of_others",
         "_joined",
         "_limit",
         "_lock",
@@ -67,6 +68,7 @@ class Joining:
         """Whether the store was away while it was used: nothing of it was written, and nothing more can be."""
         self._ended = False
         self._is_apart = False
+        self._is_of_others = False
 
     @property
     def is_open(self) -> bool:
@@ -77,8 +79,10 @@ class Joining:
 
     async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
         """A SQL job's whole text, as somebody; see `Joined.run_text`."""
-        if self._apart is not None and identity.name != LOCAL_NAME and self._joined is None:
-            self._limit, self._is_apart = self._apart, True
+        if identity.name != LOCAL_NAME and self._joined is None:
+            self._is_of_others = True
+            if self._apart is not None:
+                self._limit, self._is_apart = self._apart, True
         return await self._within(lambda joined: joined.run_text(sql, identity, most))
 
     async def _within(self, work: Callable[[Joined], Awaitable[Answer]]) -> Answer:
@@ -119,7 +123,7 @@ class Joining:
             raise StoreUnavailable(
                 "run.transaction was lost with its connection", hint="The attempt ends as LOST and is tried again."
             )
-        context = self._open(self._limit, self._is_apart)
+        context = self._open(self._limit, self._is_of_others)
         self._joined = await context.__aenter__()
         self._context = context
         self._ends_at = self._loop.time() + self._limit

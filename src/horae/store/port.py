@@ -381,10 +381,12 @@ class Store(Protocol):
 
         With an `owner` it is for that owner's text (`run_text`) and nothing else. Where `write_limit` is not None, that
         text runs in a process of its own, which is killed when the block is cancelled, and `limit` (then `write_limit`)
-        is for how many seconds it may write. Of one owner only a few run at a time: entering waits for its turn.
+        is for how many seconds it may write. Of one owner only a few run at a time, on places of their own: entering
+        waits for its turn for as long as the caller does, and `limit` counts from then on.
 
         A held transaction holds others up: on SQLite every other verb waits for it, on PostgreSQL its snapshot slows
-        claims down, and only ten may be open in a process. Keep it short, and call no verb of this store inside it.
+        claims down, and only ten without an `owner` may be open in a process. Keep it short, and call no verb of this
+        store inside it.
         """
 
     async def take_over(self, node: UUID, dead: UUID, counter: int) -> int | None:

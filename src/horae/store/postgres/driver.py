@@ -41,11 +41,17 @@ from horae.store.postgres.transaction import (
     undo,
 )
 from horae.store.records import Rows
+from horae.store.turns import Turns
 
 MOST_PREPARED = 500
 """Statements a connection keeps prepared: more than there are, with the forms their batches take."""
 MOST_JOINED = 10
-"""Connections for transactions that tasks join; they are opened as they are needed, and closed after a minute."""
+"""Connections for transactions that tasks and texts of `local` join; they are opened as they are needed, and closed
+after a minute."""
+MOST_TEXTS, MOST_OF_ONE = 8, 4
+"""Connections for texts of others, likewise: in all, and for those of one owner."""
+MOST_SELECTING = 4
+"""Connections for SELECTs of people, likewise: no text of a job keeps them waiting."""
 MOST_ASKING = 4
 """Connections for what is asked through a server, likewise: what waits there holds up no claim and no heartbeat."""
 MOST_LOOKING = 4
@@ -77,7 +83,11 @@ class PostgresDriver:
         self._pool: Pool | None = None
         self._asking: Pool | None = None
         self._joining: Pool | None = None
+        self._texts: Pool | None = None
+        self._selects: Pool | None = None
         self._looks: Pool | None = None
+        self._joining_turns = Turns(MOST_JOINED, MOST_JOINED)
+        self._text_turns = Turns(MOST_TEXTS, MOST_OF_ONE)
         self._listener: Listener | None = None
         self._trust = Trust()
         self._changes = 1
@@ -112,8 +122,9 @@ class PostgresDriver:
                 min_size=0, max_size=MOST_ASKING, max_idle=60.0, configure=_configure_ours, check=Checked()
             )
             # A connection that broke while it was idle costs a verb that is repeated; there, a task's whole work.
-            self._joining = self._made_pool(
-                min_size=0, max_size=MOST_JOINED, max_idle=60.0, reset=clean, check=Pool.check_connection
+            self._joining, self._texts, self._selects = (
+                self._made_pool(min_size=0, max_size=most, max_idle=60.0, reset=clean, check=Pool.check_connection)
+                for most in (MOST_JOINED, MOST_TEXTS, MOST_SELECTING)
             )
             self._looks = self._made_pool(
                 min_size=0, max_size=MOST_LOOKING, max_idle=60.0, configure=_configure_look, check=Checked()
@@ -126,10 +137,10 @@ class PostgresDriver:
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
-        for pool in (self._pool, self._asking, self._joining, self._looks):
+        for pool in (self._pool, self._asking, self._joining, self._texts, self._selects, self._looks):
             if pool is not None:
                 await pool.close()
-        self._pool = self._asking = self._joining = self._looks = None
+        self._pool = self._asking = self._joining = self._texts = self._selects = self._looks = None
 
     @asynccontextmanager
     async def transaction(self, *, write: bool = True) -> AsyncIterator[PostgresTransaction]:
@@ -199,9 +210,13 @@ class PostgresDriver:
                 connection, self._prepared, now, self.place, self._clock.read, callers, longest, hoarders
             )
 
-        async with self._within(await self._opened(self._joining), made) as transaction:
-            await transaction.raw(joined_limits(limit))
-            yield transaction
+        is_text = owner is not None
+        # What waits in a pool fails after a while as if the server were away: here only turns are waited for.
+        async with (self._text_turns if is_text else self._joining_turns).taken(owner or ""):
+            pool = await self._opened(self._texts if is_text else self._joining)
+            async with self._within(pool, made) as transaction:
+                await transaction.raw(joined_limits(limit))
+                yield transaction
 
     async def select(
         self,
@@ -215,7 +230,7 @@ class PostgresDriver:
         """On a connection that is cleaned when it goes back, and never committed, so that nothing is left of it. Where
         the login may not create the role that reads, what is its `own` is read as the login."""
         as_login = not await self._callers.reader(VIEWER if viewer else READER, optional=own)
-        pool, connection = await self._borrowed(await self._opened(self._joining))
+        pool, connection = await self._borrowed(await self._opened(self._selects))
         try:
             async with translated(self.place):
                 now = await self._clock.begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -32,6 +32,7 @@ from horae.store.records import Rows
 from horae.store.sqlite.running import wrote_too_long
 from horae.store.sqlite.text_messages import GO, WAITING, WRITING, answered, send
 from horae.store.sqlite.write_turn import WriteTurn
+from horae.store.turns import Turns
 from horae.store.vault import Identity
 
 MOST_TEXTS, MOST_OF_ONE = 4, 2
@@ -186,7 +187,7 @@ class Apart:
         self._made: set[TextProcess] = set()
         """All that may be alive; changed with `_starting` held."""
         self._threads: ThreadPoolExecutor | None = None
-        self._turns = {kind: _Turns(MOST_TEXTS, MOST_OF_ONE) for kind in ("text", "select")}
+        self._turns = {kind: Turns(MOST_TEXTS, MOST_OF_ONE) for kind in ("text", "select")}
         self._closed = True
 
     def open(self) -> None:
@@ -329,28 +330,6 @@ class Apart:
             done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             done.set_result(work(*arguments))
             return done
-
-
-class _Turns:
-    """So many at once in all, and of one owner; who comes later waits in order."""
-
-    def __init__(self, most: int, most_of_one: int) -> None:
-        self._all = asyncio.Semaphore(most)
-        self._most_of_one = most_of_one
-        self._owners: dict[str, tuple[asyncio.Semaphore, list[None]]] = {}
-
-    @asynccontextmanager
-    async def taken(self, owner: str) -> AsyncIterator[None]:
-        own, users = self._owners.setdefault(owner, (asyncio.Semaphore(self._most_of_one), []))
-        users.append(None)
-        try:
-            # First among one's own: a place among all is not held while one waits for oneself.
-            async with own, self._all:
-                yield
-        finally:
-            users.pop()
-            if not users:
-                del self._owners[owner]
 
 
 class ApartJoined:

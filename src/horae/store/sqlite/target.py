@@ -12,7 +12,8 @@ import apsw
 
 from horae.errors import StatementFailed, StoreUnavailable, shown
 from horae.store.records import Rows
-from horae.store.sqlite.apart import MOST_OF_ONE, MOST_TEXTS, Apart, _Turns
+from horae.store.sqlite.apart import MOST_OF_ONE, MOST_TEXTS, Apart
+from horae.store.turns import Turns
 from horae.store.vault import Identity
 
 PATIENCE = 10.0
@@ -25,7 +26,7 @@ class SqliteTarget:
     def __init__(self, name: str, path: str) -> None:
         self._name = name
         self._path = path
-        self._turns = _Turns(MOST_TEXTS, MOST_OF_ONE)
+        self._turns = Turns(MOST_TEXTS, MOST_OF_ONE)
 
     async def run_text(self, sql: str, identity: Identity, most: int) -> Rows:
         async with self._turns.taken(identity.name):
