@@ -65,3 +65,26 @@ def test_texts_of_one_user_that_never_end_keep_nobody_else_from_theirs(every_pla
         assert list(lost) == [(0,)]
 
     at_work(app, body)
+
+
+def test_a_text_that_catches_its_cancel_ends_with_its_attempt(server: Place) -> None:
+    prepared(server)
+    app = make(server)
+    stubborn = (
+        "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(3600); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$"
+    )
+    asked = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%as\\_%'"
+        " AND state = 'active' AND pid <> pg_backend_pid()"
+    )
+
+    async def body() -> None:
+        await app.sql(PEOPLE)
+        await app.sql(f"CREATE JOB bad SCHEDULE = NONE TASK_TIMEOUT = 500ms RETRY = NONE AS '{stubborn}'", user="mal")
+        for _ in range(2):
+            ((run_id, _),) = await app.sql("EXECUTE JOB bad", user="mal")
+            report = await ended(app, run_id)
+            assert report.tasks[0].attempts[0].state == "TIMEOUT"
+        await until(lambda: server.sql(asked) == [(0,)])
+
+    at_work(app, body)

@@ -124,6 +124,9 @@ class Bundle:
     def joined(self, limit: float, owner: str | None = None) -> AbstractAsyncContextManager[JoinedTransaction]:
         raise _not_here("A run's own transaction")
 
+    async def end_strays(self) -> None:
+        raise _not_here("Ending what was left of transactions")
+
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """What would be a transaction of its own goes the longer way."""
         return None

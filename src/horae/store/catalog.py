@@ -399,6 +399,7 @@ class Catalog(Vaulted, Boarded, Visited):
             return await keeping.reap(work, limit)
 
     async def sweep(self, limit: int = 500, *, handler_grace: timedelta = HANDLER_GRACE) -> int:
+        await self.driver.end_strays()
         async with self._work() as work:
             return await keeping.sweep(work, limit, handler_grace)
 

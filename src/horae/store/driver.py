@@ -224,6 +224,9 @@ class Driver(Protocol):
         Where a statement would hold up the caller's whole thread, none runs on after `limit` seconds.
         """
 
+    async def end_strays(self) -> None:
+        """Ends what is left of joined transactions that last longer than they may: those of nodes that died."""
+
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """Runs a statement that is a whole transaction, in one trip; None where this driver has no such statement."""
 

@@ -23,10 +23,9 @@ from horae.store.driver import Clock, Row
 from horae.store.port import from_outside
 from horae.store.postgres.clock import ServerClock
 from horae.store.postgres.failures import shown_place, translated
-from horae.store.postgres.hoarding import Hoarders
+from horae.store.postgres.hoarding import Hoarders, marked
 from horae.store.postgres.joining import PostgresJoined, clean, select
 from horae.store.postgres.limits import HAS_WHOLE, WHOLE, WITHOUT_WHOLE
-from horae.store.postgres.limits import joined as joined_limits
 from horae.store.postgres.links import LONGEST_ANSWER, Trust, kept_alive
 from horae.store.postgres.listening import Listener, lock_key
 from horae.store.postgres.pooling import Checked, Connection, Pool, renewed
@@ -137,6 +136,7 @@ class PostgresDriver:
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
+        await self._hoarders.close()
         for pool in (self._pool, self._asking, self._joining, self._texts, self._selects, self._looks):
             if pool is not None:
                 await pool.close()
@@ -183,12 +183,12 @@ class PostgresDriver:
             await self._hoarders.relieve()
             raise
 
-    async def _asked_of_sessions(self, text: str, sessions: Sequence[int]) -> list[Row]:
+    async def _asked_of_sessions(self, text: str, *values: Any) -> list[Row]:
         """On one of the engine's own connections: of those one is always open already."""
         pool, connection = await self._borrowed(self._pool)
         try:
             async with translated(self.place):
-                return await (await connection.execute(text, (list(sessions),), prepare=False)).fetchall()
+                return await (await connection.execute(text, values, prepare=False)).fetchall()
         finally:
             await self._give_back(pool, connection)
 
@@ -212,11 +212,18 @@ class PostgresDriver:
 
         is_text = owner is not None
         # What waits in a pool fails after a while as if the server were away: here only turns are waited for.
-        async with (self._text_turns if is_text else self._joining_turns).taken(owner or ""):
+        async with (self._text_turns if is_text else self._joining_turns).taken(owner or "") as turn:
             pool = await self._opened(self._texts if is_text else self._joining)
-            async with self._within(pool, made) as transaction:
-                await transaction.raw(joined_limits(limit))
-                yield transaction
+            transaction: PostgresJoined | None = None
+            try:
+                async with self._within(pool, made) as transaction:
+                    await transaction.begin(limit)
+                    yield transaction
+            except BaseException:
+                if transaction is not None and transaction.is_left and transaction.session is not None:
+                    # It counts for its owner until it is gone: nobody has more sessions than turns.
+                    turn.until = self._hoarders.end(transaction.session)
+                raise
 
     async def select(
         self,
@@ -229,13 +236,15 @@ class PostgresDriver:
     ) -> Rows:
         """On a connection that is cleaned when it goes back, and never committed, so that nothing is left of it. Where
         the login may not create the role that reads, what is its `own` is read as the login."""
+        session = None
         as_login = not await self._callers.reader(VIEWER if viewer else READER, optional=own)
         pool, connection = await self._borrowed(await self._opened(self._selects))
         try:
             async with translated(self.place):
                 now = await self._clock.begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            connection.answer_limit = seconds + self._trust.limit
             transaction = PostgresTransaction(connection, self._prepared, now)
+            session = await marked(transaction, seconds)
+            connection.answer_limit, connection.trust = seconds + self._trust.limit, None
             callers = None if as_login else self._callers
             with self._hoarders.watched(connection.info.backend_pid):
                 return await select(transaction, callers, sql, most, seconds, viewer=viewer)
@@ -244,7 +253,12 @@ class PostgresDriver:
         finally:
             self._hurry(connection)
             await undo(connection)
+            if session is not None and connection.closed:
+                self._hoarders.end(session)
             await self._give_back(pool, connection)
+
+    async def end_strays(self) -> None:
+        await self._hoarders.end_strays()
 
     async def _opened(self, pool: Pool | None) -> Pool | None:
         if pool is not None and pool.closed:

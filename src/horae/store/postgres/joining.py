@@ -20,7 +20,7 @@ from horae.store import foreign
 from horae.store.driver import Parameters, Row
 from horae.store.postgres import running
 from horae.store.postgres.failures import translated
-from horae.store.postgres.hoarding import Hoarders
+from horae.store.postgres.hoarding import Hoarders, Session, marked
 from horae.store.postgres.limits import OURS, STILL
 from horae.store.postgres.plain_select import select_as_login
 from horae.store.postgres.pooling import Connection
@@ -48,7 +48,7 @@ _TOLD: WeakSet[AsyncConnection[Row]] = WeakSet()
 class PostgresJoined(PostgresTransaction):
     """First statements of a task's own, then, from `conclude` on, the catalog's."""
 
-    __slots__ = ("_callers", "_clock", "_failed", "_hoarders", "_link", "_longest", "_place", "_theirs")
+    __slots__ = ("_callers", "_clock", "_failed", "_hoarders", "_link", "_longest", "_place", "_theirs", "session")
 
     def __init__(
         self,
@@ -71,6 +71,16 @@ class PostgresJoined(PostgresTransaction):
         self._place = place
         self._clock = clock
         self._theirs = False
+        self.session: Session | None = None
+        """What is to be ended where it is left at work."""
+
+    async def begin(self, limit: float) -> None:
+        self.session = await marked(self, limit)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its connection was closed: what the server does of it meanwhile is not known."""
+        return self._connection.closed
 
     @property
     def spoiled(self) -> bool:
@@ -123,13 +133,13 @@ class PostgresJoined(PostgresTransaction):
     @contextmanager
     def _patiently(self) -> Iterator[None]:
         """What is a task's own may take long. What is said afterwards may not, nor what is said once it was given
-        up."""
-        link, before = self._link, self._link.answer_limit
-        link.answer_limit = self._longest
+        up. Where the server is silent meanwhile that says nothing of it: a text may go on when it is cancelled."""
+        link, before, trust = self._link, self._link.answer_limit, self._link.trust
+        link.answer_limit, link.trust = self._longest, None
         try:
             yield
         finally:
-            link.answer_limit = min(before, link.answer_limit)
+            link.answer_limit, link.trust = min(before, link.answer_limit), trust
 
 
 async def select(

@@ -51,7 +51,6 @@ HAS_WHOLE = 170_000
 """The server's version from which on it knows `transaction_timeout`."""
 
 
-def joined(limit: float) -> str:
-    """A transaction that a task joins may stand still for as long as it may last."""
-    milliseconds = min(max(1, round(limit * 1000)), LARGEST_INTEGER) if isfinite(limit) else 0
-    return f"SET LOCAL idle_in_transaction_session_timeout = {milliseconds}"
+def still(limit: float) -> str:
+    """A transaction that a task joins may stand still for as long as it may last: milliseconds, as a setting."""
+    return str(min(max(1, round(limit * 1000)), LARGEST_INTEGER) if isfinite(limit) else 0)

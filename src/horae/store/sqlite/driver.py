@@ -244,6 +244,9 @@ class SqliteDriver:
         finally:
             lock.release()
 
+    async def end_strays(self) -> None:
+        """None are left: a text's process ends with its node."""
+
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
         """There is no way over a network to be spared here, and no statement that writes several tables."""
         return None
