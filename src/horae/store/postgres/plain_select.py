@@ -14,7 +14,7 @@ from horae.errors import InvalidInput
 from horae.store import foreign
 from horae.store.foreign import HIDDEN, HIDDEN_COLUMNS, NOT_SHOWN
 from horae.store.postgres.failures import translated
-from horae.store.postgres.running import LARGEST_SELECT, plain_values, writable
+from horae.store.postgres.running import LARGEST_SELECT, selected, writable
 from horae.store.postgres.transaction import PostgresTransaction
 from horae.store.records import Rows
 from horae.store.rows import LARGEST_INTEGER
@@ -57,5 +57,5 @@ async def select_as_login(transaction: PostgresTransaction, text: str, most: int
     except psycopg.Error as error:
         message = str(error.diag.message_primary or error)
         raise InvalidInput(message, hint=foreign.select_hint(message) or NOT_SHOWN) from error
-    lines = [plain_values(line) for line in found[:most] if line is not None]
+    lines = selected([line for line in found[:most] if line is not None])
     return Rows(lines, len(lines), columns, cut=len(found) > len(lines))

@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from math import isfinite
 from typing import Any
 
 import psycopg
@@ -39,6 +40,10 @@ from horae.store.vault import Identity
 
 LARGEST_SELECT = 16_000_000
 """Characters that one SELECT may answer."""
+LONGEST_NUMBER = 4000
+"""Digits of a whole number that is answered as one: Python refuses to read, and to write, more than 4,300."""
+MOST_NESTED = 200
+"""How deep values may lie in one that is answered: whatever walks it calls itself for each level."""
 THEIR_PLANNING = f"SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT; {limits.THEIRS}"
 """As the server has it, for statements that are not the catalog's."""
 _SILENT = "SET LOCAL client_min_messages = error"
@@ -245,7 +250,7 @@ async def select(
             hint = failure.hint or foreign.select_hint(failure.message) or foreign.NOT_SHOWN
             raise InvalidInput(failure.message, hint=hint, details=failure.details) from error
         raise failure from error
-    return Rows([plain_values(line) for line in kept], len(kept), _columns(shape), cut=cut)
+    return Rows(selected(kept), len(kept), _columns(shape), cut=cut)
 
 
 def writable(text: object) -> str:
@@ -297,15 +302,46 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object with its keys as they come: two columns may have one name."""
 
 
+def selected(lines: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The rows of a SELECT, which was refused rather than failed where they cannot be read."""
+    try:
+        return [plain_values(line) for line in lines]
+    except StatementFailed as error:
+        raise InvalidInput(error.message, hint=error.hint) from error
+
+
 def plain_values(line: str) -> tuple[Any, ...]:
-    return tuple(_plain(value) for _, value in json.loads(line, object_pairs_hook=_Pairs))
+    """Raises StatementFailed for a value in which others lie too deep."""
+    try:
+        pairs = json.loads(line, object_pairs_hook=_Pairs, parse_int=_integer, parse_float=_fraction)
+        return tuple(_plain(value, 0) for _, value in pairs)
+    except RecursionError:
+        pass
+    raise StatementFailed(
+        f"The text answers a value in which others lie more than {MOST_NESTED} deep",
+        hint="Cast it to text, or answer a part of it.",
+    )
+
+
+def _integer(told: str) -> int | str:
+    """As text where Python would not read it, nor anybody write it down again."""
+    return int(told) if len(told) <= LONGEST_NUMBER else told
+
+
+def _fraction(told: str) -> float | str:
+    value = float(told)
+    return value if isfinite(value) else told
 
 
 def _columns(shape: list[str] | None) -> tuple[str, ...]:
     return () if shape is None else tuple(shape)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int) -> Any:
+    if not isinstance(value, list):
+        return value
+    if depth == MOST_NESTED:
+        raise RecursionError
     if isinstance(value, _Pairs):
-        return {name: _plain(each) for name, each in value}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+        return {name: _plain(each, depth + 1) for name, each in value}
+    return [_plain(each, depth + 1) for each in value]
