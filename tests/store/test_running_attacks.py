@@ -172,6 +172,12 @@ REFUSED = {
         "CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE c AS 'libc.so.6', 'getpid'",
         "LOAD '/tmp/mine.so'",
     ],
+    "keep default privileges": [
+        "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC",
+        "ALTER DEFAULT PRIVILEGES REVOKE ALL ON FUNCTIONS FROM PUBLIC",
+        "ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO {bob}; SELECT lo_create(0)",
+        "DO $$ BEGIN ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC; END $$",
+    ],
     "keep large objects": [
         "SELECT lo_create(0)",
         "SELECT lo_creat(-1)",

@@ -300,6 +300,19 @@ def test_a_role_that_owns_something_is_not_dropped_with_it(ground: Ground) -> No
     with_people(ground, body, ALICE, setup=SETUP)
 
 
+def test_default_privileges_go_with_their_role(ground: Ground) -> None:
+    async def body(worker: Worker) -> None:
+        alice = ground.role("alice")
+        ground.as_superuser(f"ALTER DEFAULT PRIVILEGES FOR ROLE {alice} GRANT SELECT ON TABLES TO PUBLIC")
+        ground.as_superuser(
+            f"ALTER DEFAULT PRIVILEGES FOR ROLE {alice} IN SCHEMA public GRANT ALL ON TABLES TO {alice}"
+        )
+        await provided(worker.store, RoleChange("drop", "alice"))
+        assert ground.as_superuser("SELECT 1 FROM pg_default_acl") == []
+
+    with_people(ground, body, ALICE, setup=SETUP)
+
+
 def test_rights_in_another_database_are_named(ground: Ground) -> None:
     other = new_ground(ground.server, is_superuser=True)
 

@@ -163,6 +163,8 @@ class Roles:
             " FROM pg_catalog.pg_shdepend d, pg_catalog.pg_database b"
             " WHERE b.datname = current_database() AND refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass"
             " AND refobjid = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = %s) AND deptype = 'o'"
+            # Default privileges go with DROP OWNED: what was granted by them stays as it is.
+            " AND NOT (d.dbid = b.oid AND classid = 'pg_catalog.pg_default_acl'::pg_catalog.regclass)"
             " AND NOT (d.dbid = b.oid AND classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND objid IN"
             " (SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = pronamespace"
             " WHERE nspname = %s)) ORDER BY 1 LIMIT 3",

@@ -10,7 +10,8 @@ the text left in its session is taken back before the catalog is touched again a
 - a deferred trigger that defers itself again while it is made to run would run at the commit, for Horae. No table that
   lasts may have one, unless it calls a function of Horae's login or of a superuser;
 - rights and belongings of the role, and of the roles it is a member of: a member could drop or take them;
-- large objects, which every role may make and which would outlive it: a text that leaves one is refused.
+- large objects, which every role may make and which would outlive it, and default privileges, which would be in force
+  for whatever is made in its name: a text that leaves one is refused.
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ LIMIT 1
 _LEFT = f"""
 SELECT ({_LATE}),
     (SELECT count(*) FROM unnest(%(had)s::text[]) had WHERE had NOT IN ({_BELONGINGS})),
-    EXISTS (SELECT 1 FROM ({_BELONGINGS}) AS has (line) WHERE line <> ALL (%(had)s::text[])
-        AND split_part(line, ' ', 2) = 'pg_catalog.pg_largeobject'::regclass::oid::text)
+    (SELECT min(split_part(line, ' ', 2)::oid::regclass::text) FROM ({_BELONGINGS}) AS has (line)
+        WHERE line <> ALL (%(had)s::text[]) AND split_part(line, ' ', 2)::oid
+            IN ('pg_catalog.pg_largeobject'::regclass, 'pg_catalog.pg_default_acl'::regclass))
 """  # noqa: S608 - made of the two texts above
 _DENIED = re.compile(r"permission denied for table (\w+)")
 _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "COPY"})
@@ -190,16 +192,17 @@ async def run_text(
             )
             [(kept, shape, counts, reads, cut)] = await cursor.fetchall()
         await connection.execute(_OVER)
-        [(late, missing, large)] = await transaction.raw(_LEFT, {"role": found.owner, "had": belongings})
+        [(late, missing, made)] = await transaction.raw(_LEFT, {"role": found.owner, "had": belongings})
     except psycopg.Error as error:
         raise _failure(error, connection, text, pieces) from error
     if not identity.is_admin:
-        _check_left(late, missing, large=large)
+        _check_left(late, missing, made)
     return Rows([plain_values(line) for line in kept], _rowcount(pieces, counts, reads), _columns(shape), cut=cut)
 
 
-def _check_left(late: str | None, missing: int, *, large: bool) -> None:
-    """Refuses what the text would still do, and what it has done to its role's rights, or to those of others."""
+def _check_left(late: str | None, missing: int, made: str | None) -> None:
+    """Refuses what the text would still do, what it has done to its role's rights, or to those of others, and what it
+    has `made` that would outlive it: the catalog's table of that."""
     if late is not None:
         raise StatementFailed(
             f"The deferrable trigger {late} calls a function that is neither Horae's nor a superuser's",
@@ -210,7 +213,12 @@ def _check_left(late: str | None, missing: int, *, large: bool) -> None:
             "The text drops or gives away what its role owns or was granted, or a role that it is a member of",
             hint="Leave DROP OWNED and REASSIGN OWNED out. If rights were revoked meanwhile, run it again.",
         )
-    if large:
+    if made == "pg_default_acl":
+        raise StatementFailed(
+            "The text altered default privileges, which are not its own to say",
+            hint="Leave ALTER DEFAULT PRIVILEGES out: grant what it is to have by GRANT.",
+        )
+    if made is not None:
         raise StatementFailed(
             "The text made a large object, which no grant is on and no limit of a table holds for",
             hint="Leave the lo_ functions out: keep the bytes in a column of a table that it may write (bytea).",
