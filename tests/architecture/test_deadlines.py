@@ -119,7 +119,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
             "store/postgres/target.py PostgresTarget.run_text: Connection.connect(kept_alive(self._url),"
             " autocommit=True, connect_timeout=10, row_factory=tuple_row)"
         ),
-        "store/postgres/target.py PostgresTarget._executed: async for cursor.stream(sql.encode())",
     ),
     "a statement whose connection is told to stop at every few steps; nobody else may touch that before": (
         "store/sqlite/looking.py SqliteLook._within_thread: asyncio.wait([thread])",

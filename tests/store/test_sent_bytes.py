@@ -111,11 +111,71 @@ def test_an_answer_on_a_named_connection_is_read_only_as_far_as_it_may_be(databa
 
     async def main() -> int:
         async with SwallowingProxy(url) as proxy:
-            with pytest.raises(StatementFailed, match="too much"):
+            with pytest.raises(StatementFailed, match=r"too much at once.* one row of the answer or beside its rows"):
                 await PostgresTarget("warehouse", proxy.url).run_text(text, Identity("ann"), MOST)
             return proxy.received
 
     assert asyncio.run(main()) < 1.5 * BESIDE
+
+
+MANY = f"INSERT INTO kept SELECT n FROM generate_series(1, 40) n RETURNING n, repeat('x', {BESIDE // 20})"
+"""Answers twice as much as may come at once."""
+
+
+def with_a_table(databases: Databases) -> Place:
+    place = Place("postgres", databases.server.create_database())
+    place.sql("CREATE TABLE kept (n int)")
+    return place
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        (MANY, 40),
+        (f"DELETE FROM kept; {MANY}", 40),
+        (f"WITH made AS ({MANY}) SELECT * FROM made", 40),
+        (f"{MANY}; UPDATE kept SET n = 0; SELECT n, repeat('x', {BESIDE // 20}) FROM kept", 80),
+    ],
+    ids=["one", "the last of several", "with", "the first of several"],
+)
+def test_a_statement_on_a_named_connection_may_write_and_answer_more_than_is_kept(
+    databases_18: Databases, text: str, changed: int
+) -> None:
+    place = with_a_table(databases_18)
+    rows = asyncio.run(PostgresTarget("warehouse", place.url).run_text(text, Identity("ann"), MOST))
+    assert (rows, rows.cut, rows.columns) == ([], True, ("n", "repeat"))
+    assert rows.rowcount == changed
+    assert place.sql("SELECT count(*) FROM kept") == [(40,)]
+
+
+def test_an_answer_in_many_small_rows_on_a_named_connection_is_kept_as_far_as_there_is_room(
+    databases_18: Databases,
+) -> None:
+    place = with_a_table(databases_18)
+    text = "SELECT FROM generate_series(1, 3); INSERT INTO kept SELECT generate_series(1, 200000) RETURNING n; COMMIT"
+    rows = asyncio.run(PostgresTarget("warehouse", place.url).run_text(text, {}, 100))
+    assert (rows[:2], rows.cut, rows.rowcount) == ([(1,), (2,)], True, 200_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT 1; SELECT 1/0", "division by zero"),
+        ("COPY kept FROM STDIN", "COPY FROM STDIN"),
+        ("SELECT 1; COPY kept TO STDOUT", "COPY TO STDOUT"),
+    ],
+)
+def test_what_cannot_be_done_on_a_named_connection_is_said_in_the_server_s_words_or_ours(
+    databases_18: Databases, text: str, said: str
+) -> None:
+    place = with_a_table(databases_18)
+    with pytest.raises(StatementFailed, match=said):
+        asyncio.run(PostgresTarget("warehouse", place.url).run_text(text, Identity("ann"), MOST))
+
+
+def test_a_text_without_a_statement_does_nothing_on_a_named_connection(databases_18: Databases) -> None:
+    rows = asyncio.run(PostgresTarget("warehouse", databases_18.emptied()).run_text("-- nothing", {}, MOST))
+    assert (rows, rows.rowcount) == ([], -1)
 
 
 @pytest.mark.parametrize("viewer", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from datetime import date, time
 from decimal import Decimal
 from math import isfinite
@@ -49,10 +48,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     return [_plain(each) for each in value] if isinstance(value, list) else value
-
-
-def bounded(rows: Iterable[tuple[Any, ...]], columns: tuple[str, ...], most: int) -> Rows:
-    room = Room(most)
-    for row in rows:
-        room.take(row)
-    return room.rows(columns)

@@ -7,23 +7,26 @@ that cannot be inside one (VACUUM, CREATE DATABASE) can be said alone. Asked to 
 from __future__ import annotations
 
 import re
+from asyncio import sleep
 from urllib.parse import unquote
 
 import psycopg
-from psycopg import AsyncCursor
+from psycopg.adapt import Transformer
+from psycopg.generators import fetch, send
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
 
 from horae.errors import StatementFailed, shown
-from horae.store import foreign
-from horae.store.bounding import Room, bounded
-from horae.store.driver import Row
+from horae.store.bounding import Room
 from horae.store.postgres.links import kept_alive
-from horae.store.postgres.pooling import Connection, at_most
+from horae.store.postgres.pooling import BESIDE, Connection, Flooded, at_most
 from horae.store.records import Rows
 from horae.store.vault import Identity
 
-_READING = frozenset({"SELECT", "VALUES", "TABLE"})
-_WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
+_ANSWERS = (ExecStatus.SINGLE_TUPLE, ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)
+_ROWS_IN_A_ROW = 64
+"""After so many, whoever else wants the loop has it: a server may send faster than rows are read."""
 _SHORTEST = 3
 """Letters of a piece of a login that is looked for: shorter ones are in any sentence."""
 _CHANGING = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "COPY"})
@@ -52,35 +55,57 @@ class PostgresTarget:
         connection.answer_limit = float("inf")
         try:
             with at_most(connection, most):
-                cursor = connection.cursor()
                 for name, value in identity.variables.items():
-                    await cursor.execute("SELECT set_config(%s, %s, false)", (f"horae.{name}", value))
-                return await self._executed(cursor, sql, most)
+                    await connection.execute("SELECT set_config(%s, %s, false)", (f"horae.{name}", value))
+                return await self._executed(connection, sql, most)
+        except Flooded as error:
+            raise StatementFailed(
+                f"On the connection {shown(self._name)}: the server sent too much at once (over {BESIDE >> 20} MiB),"
+                " in one row of the answer or beside its rows",
+                hint="Answer less in a row, or say less by RAISE. What the text wrote may have been done.",
+            ) from error
         except psycopg.Error as error:
             details = {"sqlstate": error.sqlstate} if error.sqlstate else None
             raise StatementFailed(f"On the connection {shown(self._name)}: {error}", details=details) from error
         finally:
             await connection.close()
 
-    async def _executed(self, cursor: AsyncCursor[Row], sql: str, most: int) -> Rows:
-        if _reads(sql) and not _several(sql):
-            # Row by row: what it answers may be more than memory holds.
-            room = Room(most)
-            async for row in cursor.stream(sql.encode()):
-                room.take(row)
-            return room.rows(_columns(cursor))
-        await cursor.execute(sql.encode())
+    async def _executed(self, connection: Connection, sql: str, most: int) -> Rows:
+        """Row by row, whatever the statement: what it answers may be more than memory holds."""
+        there = connection.pgconn
+        there.send_query(sql.encode())
+        there.set_single_row_mode()
+        await connection.wait(send(there))
+        reader, room, encoding = Transformer(connection), Room(most), connection.info.encoding
         answer, changed = Rows((), -1), -1
         while True:
-            if cursor.description is not None:
-                answer = bounded(await cursor.fetchall(), _columns(cursor), most)
-            if (cursor.statusmessage or "").partition(" ")[0] in _CHANGING:
-                changed = max(changed, 0) + cursor.rowcount
-            if not cursor.nextset():
+            # A row that has come already needs no wait, which costs more than the row.
+            result = await connection.wait(fetch(there)) if there.is_busy() else there.get_result()
+            if result is None:
                 break
+            if result.status not in _ANSWERS:
+                raise _refused(result, encoding)
+            if result.status == ExecStatus.SINGLE_TUPLE:
+                # All rows of one statement have the same columns.
+                reader.set_pgresult(result, set_loaders=not room.count)
+                room.take(() if room.cut else reader.load_rows(0, 1, tuple)[0])
+                if not room.count % _ROWS_IN_A_ROW:
+                    await sleep(0)
+                continue
+            if result.nfields:
+                answer = room.rows(_columns(result, encoding))
+            room = Room(most)
+            if (result.command_status or b"").partition(b" ")[0].decode() in _CHANGING:
+                changed = max(changed, 0) + (result.command_tuples or 0)
         if changed >= 0:
             answer.rowcount = changed
         return answer
+
+
+def _refused(result: PGresult, encoding: str) -> psycopg.Error:
+    if result.status in (ExecStatus.COPY_IN, ExecStatus.COPY_OUT):
+        return psycopg.NotSupportedError("COPY FROM STDIN and COPY TO STDOUT have nobody here to talk to")
+    return psycopg.errors.error_from_result(result, encoding=encoding)
 
 
 def _without_login(told: str, url: str) -> str:
@@ -94,16 +119,6 @@ def _without_login(told: str, url: str) -> str:
     return told
 
 
-def _columns(cursor: AsyncCursor[Row]) -> tuple[str, ...]:
-    return () if cursor.description is None else tuple(column.name for column in cursor.description)
-
-
-def _reads(sql: str) -> bool:
-    """Whether it is certain to answer rows, and to change none."""
-    word, _ = foreign.head(sql, nested=True)
-    return word in _READING or (word == "WITH" and _WRITES.search(sql) is None)
-
-
-def _several(sql: str) -> bool:
-    """Whether there may be more than one statement: a semicolon that something follows."""
-    return ";" in sql.rstrip().rstrip(";")
+def _columns(result: PGresult, encoding: str) -> tuple[str, ...]:
+    names = (result.fname(number) for number in range(result.nfields))
+    return tuple((name or b"").decode(encoding) for name in names)
