@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -99,6 +100,55 @@ def test_rights_that_change_as_people_change_them_are_no_finding(place: Place) -
     on(place, body, clock)
 
 
+def test_a_change_that_a_digest_knew_of_excuses_no_later_one(place: Place) -> None:
+    """A node digests within seconds of each change: the row of that change stands close before the digest."""
+    clock = ManualClock()
+
+    async def body(store: Catalog) -> None:
+        await peopled(store, clock)
+        await store.alter_user("ann", is_enabled=True, by="eve")
+        await store.grant([Grant(Privilege.EXECUTE_JOB, "a")], ["ann"], by="eve")
+        clock.advance("5s")
+        await seal_all(store, KEYS, 5000, thorough=False)
+        assert (await verified(store)).ok
+        clock.advance("1h")
+        place.sql(BY_HAND["an administrator"].format(yes="1" if place.kind == "sqlite" else "true"))
+        clock.advance("25s")
+        for _ in range(2):
+            (only,) = (await verified(store)).findings
+            assert only.kind is Kind.RIGHTS_CHANGED
+            await seal_all(store, KEYS, 5000, thorough=False)
+        # Nor does one that came later.
+        await store.alter_user("ann", is_enabled=True, by="eve")
+        await seal_all(store, KEYS, 5000)
+        (only,) = (await verified(store)).findings
+        assert only.kind is Kind.RIGHTS_CHANGED
+
+    on(place, body, clock)
+
+
+def test_a_change_and_its_digest_while_the_trail_is_verified_are_no_finding(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+
+    async def body(store: Catalog) -> None:
+        await peopled(store, clock)
+
+        async def and_then() -> str:
+            found = await rights()
+            await store.grant([Grant(Privilege.EXECUTE_JOB, "a")], ["ann"], by="eve")
+            await seal_all(store, KEYS, 5000, thorough=False)
+            return found
+
+        rights = store.rights
+        monkeypatch.setattr(store, "rights", and_then)
+        found = await verified(store)
+        assert found.ok, found.findings
+
+    on(place, body, clock)
+
+
 def test_rights_that_stand_still_are_told_once(place: Place) -> None:
     clock = ManualClock()
 
@@ -118,12 +168,12 @@ def test_rights_that_nobody_changed_are_not_read_again(place: Place, monkeypatch
     clock = ManualClock()
     read: list[str] = []
 
-    async def counted(work: Work) -> str:
+    async def counted(work: Work, events: Sequence[str]) -> tuple[str, int, list[tuple[int, str, str]]]:
         read.append("rights")
-        return await rights(work)
+        return await rights(work, events)
 
-    rights = sealing.rights
-    monkeypatch.setattr(sealing, "rights", counted)
+    rights = sealing.read_rights
+    monkeypatch.setattr(sealing, "read_rights", counted)
 
     async def body(store: Catalog) -> None:
         await peopled(store, clock)

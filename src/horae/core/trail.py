@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import digest as keyed_digest
+from typing import NamedTuple
 
 KEY_BYTES = 32
 BEGINNING = "0" * 64
@@ -53,6 +54,58 @@ def is_keyed(key: bytes, digest: str, mac: str) -> bool:
 def rights_digest(lines: Iterable[Sequence[str]]) -> str:
     """The digest of a RIGHTS_DIGESTED row: over who there is and what they may, in any order."""
     return sha256("\n".join(sorted(row_line(line) for line in lines)).encode()).hexdigest()
+
+
+TELLING = frozenset(
+    {
+        "USER_CREATED",
+        "USER_MODIFIED",
+        "USER_DROPPED",
+        "ROLE_CREATED",
+        "ROLE_DROPPED",
+        "ROLE_GRANTED",
+        "ROLE_REVOKED",
+        "PRIVILEGE_GRANTED",
+        "PRIVILEGE_REVOKED",
+        "JOB_DELETED",  # and the grants on it
+    }
+)
+"""The rows that tell of a change of rights."""
+
+
+class RightsNote(NamedTuple):
+    """What a RIGHTS_DIGESTED row says: the digest, and which rows that tell of changes were there when it was taken.
+    Those are all up to the number `after`, and those whose numbers are in the spans `told`, which no such row before it
+    has."""
+
+    rights: str
+    after: int
+    told: list[list[int]]
+
+    @classmethod
+    def read(cls, details: str | None) -> RightsNote | None:
+        """None where that is no such text."""
+        try:
+            found = json.loads(details or "")
+            return cls(str(found["rights"]), int(found["after"]), [[int(a), int(b)] for a, b in found["told"]])
+        except (ValueError, TypeError, LookupError):
+            return None
+
+    def write(self) -> str:
+        return json.dumps(self._asdict())
+
+    def knows(self, number: int) -> bool:
+        return number <= self.after or within(number, self.told)
+
+
+def next_note(rights: str, after: int, telling: Iterable[int], before: Iterable[RightsNote]) -> RightsNote | None:
+    """What is to be noted of the digest `rights`: `telling` are the numbers beyond `after` of rows that tell of
+    changes, `before` what was noted beyond it, in order. None where that says it all."""
+    known = list(before)
+    told = [number for number in telling if not any(within(number, each.told) for each in known)]
+    if known and known[-1].rights == rights and not told:
+        return None
+    return RightsNote(rights, after, ranges(told))
 
 
 def version_digest(version: int, definition: str, defaults: str | None, author: str) -> str:

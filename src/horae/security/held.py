@@ -1,70 +1,72 @@
 """Whether users, roles and grants changed only by what the audit trail tells.
 
-A RIGHTS_DIGESTED row has a digest over all of them, and is sealed like every row. Where two such rows that follow each
-other differ, some row between them has to tell of a change; else somebody wrote to the tables by hand. The same holds
-between the last of them and what the tables say now.
+A RIGHTS_DIGESTED row has a digest over all of them, says which rows that tell of changes were there when it was taken,
+and is sealed like every row. Where two such rows that follow each other differ, the second has to know of such a row
+that the first did not; else somebody wrote to the tables by hand. The same holds between the last of them and what the
+tables say now.
 """
 
 from __future__ import annotations
 
-import json
+import heapq
 from collections.abc import Sequence
 
+from horae.core.trail import TELLING, RightsNote
 from horae.security.findings import Finding, Findings, Kind, told_row
 from horae.store.vault import RIGHTS_DIGESTED, AuditRow
 
-TELLING = frozenset(
-    {
-        "USER_CREATED",
-        "USER_MODIFIED",
-        "USER_DROPPED",
-        "ROLE_CREATED",
-        "ROLE_DROPPED",
-        "ROLE_GRANTED",
-        "ROLE_REVOKED",
-        "PRIVILEGE_GRANTED",
-        "PRIVILEGE_REVOKED",
-        "JOB_DELETED",  # and the grants on it
-    }
-)
-AT_ONCE = 60_000
-"""Milliseconds. A change that was under way when the digest was taken may have a row that is sealed before it."""
+_MOST_BEFORE = 10_000
+"""Rows before the first digest that are held: it knows of all but the newest thousand, whatever it says."""
 
 
 class Held:
-    """Looks at rows in their sealed order."""
+    """Looks at rows in their sealed order. `until` is the number of a row that was there before the rights of `finish`
+    were read: later digests may know of more than those do."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, until: int) -> None:
         self._findings = findings
+        self._until = until
         self._last: AuditRow | None = None
-        self._told_at: int | None = None
-        """When the newest of the rows so far that tell of a change was written."""
+        self._unseen: set[int] = set()
+        """Numbers of rows that tell of a change which no digest so far knows of."""
+        self._before: AuditRow | None = None
+        """The last digest up to `until`."""
+        self._told_since = False
+        """Whether a row tells of a change that it did not know of."""
 
     def look(self, rows: Sequence[AuditRow]) -> None:
         for row in rows:
             if row.event in TELLING and row.outcome == "OK":
-                self._told_at = row.at if self._told_at is None else max(self._told_at, row.at)
+                self._unseen.add(row.number)
+                self._told_since = True
+                if self._last is None and len(self._unseen) > _MOST_BEFORE:
+                    self._unseen = set(heapq.nlargest(_MOST_BEFORE // 2, self._unseen))
             elif row.event == RIGHTS_DIGESTED:
-                self._judge(_digest(row), f"before {told_row(row)}", row)
-                self._last = row
+                self._digested(row)
 
     def finish(self, rights: str) -> None:
         """`rights` is the digest over what the tables say."""
-        self._judge(rights, "by now", None)
+        if self._before is not None and _digest(self._last) != rights:
+            self._judge(self._before, rights, "by now", None, is_told=self._told_since)
 
-    def _judge(self, rights: str | None, until: str, row: AuditRow | None) -> None:
-        last = self._last
-        if last is None or _digest(last) == rights or (self._told_at or 0) >= last.at - AT_ONCE:
+    def _digested(self, row: AuditRow) -> None:
+        note = RightsNote.read(row.details)
+        seen = set() if note is None else {number for number in self._unseen if note.knows(number)}
+        if self._last is not None:
+            self._judge(self._last, _digest(row), f"before {told_row(row)}", row, is_told=bool(seen))
+        self._unseen -= seen
+        self._last = row
+        if row.number <= self._until:
+            self._before, self._told_since = row, bool(self._unseen)
+
+    def _judge(self, last: AuditRow, rights: str | None, until: str, row: AuditRow | None, *, is_told: bool) -> None:
+        if _digest(last) == rights or is_told:
             return
         message = f"users, roles or grants were changed after {told_row(last)} and {until}, and no row tells of it"
         place = last.position if row is None else row.position
         self._findings.add(Finding(Kind.RIGHTS_CHANGED, message, place, place, None if row is None else row.number))
 
 
-def _digest(row: AuditRow) -> str | None:
-    try:
-        found = json.loads(row.details or "null")
-    except ValueError:
-        return None
-    digest = found.get("rights") if isinstance(found, dict) else None
-    return digest if isinstance(digest, str) else None
+def _digest(row: AuditRow | None) -> str | None:
+    note = None if row is None else RightsNote.read(row.details)
+    return None if note is None else note.rights

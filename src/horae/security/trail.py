@@ -192,7 +192,7 @@ class _Verifying:
         self._displaced = Displaced(self._findings)
         self._executed = Executed(vault, self._findings, ends.at)
         self._cut = Cut(ends, key_made)
-        self._held = Held(self._findings)
+        self._held: Held
         self._defined = Defined(vault, self._findings)
         self._rows = _Rows(vault)
         self._seals = _Seals(vault)
@@ -203,6 +203,7 @@ class _Verifying:
 
     async def run(self) -> Verification:
         # Before any row: whatever changes them from now on has a row that is still to be read.
+        self._held = Held(self._findings, (await self._vault.trail_ends()).number)
         rights = await self._vault.rights()
         while True:
             seal = await self._seals.following(self._before)

@@ -15,6 +15,9 @@ from horae.core import ids
 from horae.core.access import SYSTEM_NAME
 from horae.core.trail import (
     BEGINNING,
+    TELLING,
+    RightsNote,
+    next_note,
     rights_digest,
     row_digest,
     row_line,
@@ -76,7 +79,21 @@ async def seal(work: Work, limit: int, key: bytes | None = None) -> int:
 
 
 async def rights(work: Work) -> str:
-    return rights_digest([str(each) for each in row] for row in await work.transaction.rows("read_rights"))
+    return (await read_rights(work, ()))[0]
+
+
+async def read_rights(work: Work, events: Sequence[str]) -> tuple[str, int, list[tuple[int, str, str]]]:
+    """The digest over who there is and what they may; the number that the newest thousand of the trail begin after;
+    those of its rows of `events` that are among them, by number."""
+    lines, after, rows = [], 0, []
+    for what, *line in await work.transaction.rows("read_rights", events=list(events)):
+        if what == "newest":
+            after = max(0, int(line[0]) - 1000)
+        elif what == "row":
+            rows.append((int(line[0]), line[1], line[2]))
+        else:
+            lines.append([what, *map(str, line)])
+    return rights_digest(lines), after, sorted(rows)
 
 
 def digest_of(written: Sequence[Any]) -> str:
@@ -102,10 +119,13 @@ async def note_rights(work: Work, *, thorough: bool) -> bool:
     # Before the rights are read: what is marked after this is left for the next time.
     if not await work.transaction.rows("take_marks") and not thorough:
         return False
-    found = json.dumps({"rights": await rights(work)})
-    if [(found,)] == [tuple(row) for row in await work.transaction.rows("last_rights")]:
+    found, after, rows = await read_rights(work, (RIGHTS_DIGESTED, *sorted(TELLING)))
+    notes = (RightsNote.read(details) for _, event, details in rows if event == RIGHTS_DIGESTED)
+    telling = [number for number, event, _ in rows if event != RIGHTS_DIGESTED]
+    fresh = next_note(found, after, telling, [each for each in notes if each is not None])
+    if fresh is None:
         return False
-    work.write("insert_audit", (work.now, RIGHTS_DIGESTED, None, None, SYSTEM_NAME, "OK", found, None))
+    work.write("insert_audit", (work.now, RIGHTS_DIGESTED, None, None, SYSTEM_NAME, "OK", fresh.write(), None))
     return True
 
 

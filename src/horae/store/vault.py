@@ -368,10 +368,11 @@ class Vault(Protocol):
         """The versions that jobs have now, by the jobs' uuids, after one of them."""
 
     async def note_rights(self, *, thorough: bool = True) -> bool:
-        """Writes the rights' digest into the trail, unless one of its newest thousand rows has it as the last; whether
-        it did. Unless it is to be `thorough`, nothing is read where the database itself has noted no change of users,
-        roles, members or grants since: with very many of them, that takes long. Audit: RIGHTS_DIGESTED. Its number is
-        higher than those of the changes that it knows of."""
+        """Writes the rights' digest into the trail, with the rows that tell of changes and that it knows of
+        (`core.trail.RightsNote`), unless one of its newest thousand rows says all of it; whether it did. Unless it is
+        to be `thorough`, nothing is read where the database itself has noted no change of users, roles, members or
+        grants since: with very many of them, that takes long. Audit: RIGHTS_DIGESTED. Its number is higher than those
+        of the changes that it knows of."""
 
     async def seal(self, limit: int = 5000, key: bytes | None = None) -> int:
         """Gives up to `limit` rows that have none yet their places in the sealed order, by number, and seals them;

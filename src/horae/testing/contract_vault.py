@@ -260,10 +260,16 @@ class DigestContract(Contract):
         assert not await other.note_rights(thorough=False)
         await store.grant([RUN_A], ["ann"])
         await store.revoke([RUN_A], ["ann"])
-        assert not await store.note_rights(thorough=False), "they are what they were"
+        assert await store.note_rights(thorough=False), "they are what they were, and rows told of changes"
+        assert not await store.note_rights()
         told = [row for row in await store.audit(limit=100, sealed=False) if row.event == RIGHTS_DIGESTED]
-        assert [row.outcome for row in told] == ["OK", "OK"]
-        assert told[-1].details == json.dumps({"rights": await store.rights()})
+        assert [row.outcome for row in told] == ["OK", "OK", "OK"]
+        notes = [json.loads(row.details or "") for row in told]
+        assert [each["rights"] for each in notes[1:]] == [await store.rights()] * 2
+        assert [each["told"] for each in notes[1:]] == [
+            [[told[0].number + 1] * 2],
+            [[told[1].number + 1, told[1].number + 2]],
+        ]
 
     @scenario
     async def test_versions_have_digests_while_they_are_kept_and_the_present_ones_come_in_pages(

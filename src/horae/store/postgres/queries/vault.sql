@@ -259,24 +259,23 @@ SELECT
     false;
 
 -- name: read_rights
--- Who there is and what they may, as text; not when it was granted, nor by whom.
+-- Who there is and what they may, as text; not when it was granted, nor by whom. With rows of the trail, among its newest
+-- alone: all in one statement, so that a change of rights and the row that tells of it are both seen, or neither.
 SELECT 'user', user_uuid::text, user_name, coalesce(password_hash, ''), is_admin::integer::text, state::text FROM sys.users
 UNION ALL
 SELECT 'role', role_uuid::text, role_name, '', '', '' FROM sys.roles
 UNION ALL
 SELECT 'member', role_uuid::text, user_uuid::text, '', '', '' FROM sys.role_members
 UNION ALL
-SELECT 'grant', grantee_uuid::text, privilege, object_kind, object_name, '' FROM sys.grants;
+SELECT 'grant', grantee_uuid::text, privilege, object_kind, object_name, '' FROM sys.grants
+UNION ALL
+SELECT 'newest', coalesce(max(audit_no), 0)::text, '', '', '', '' FROM sys.audit
+UNION ALL
+SELECT 'row', audit_no::text, event, coalesce(details, ''), '', '' FROM sys.audit
+WHERE audit_no > (SELECT max(audit_no) FROM sys.audit) - 1000 AND outcome = 'OK' AND event = ANY (:events::text[]);
 
 -- name: take_marks
 DELETE FROM sys.rights_marks RETURNING 1;
-
--- name: last_rights
--- Among the newest rows alone: one is written anew before so many others that looking for it would take long.
-SELECT details FROM sys.audit
-WHERE event = 'RIGHTS_DIGESTED' AND audit_no > coalesce((SELECT max(audit_no) FROM sys.audit), 0) - 1000
-ORDER BY audit_no DESC
-LIMIT 1;
 
 -- name: written_versions
 SELECT v.job_uuid, v.version, v.definition, v.defaults, v.author

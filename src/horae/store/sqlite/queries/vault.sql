@@ -252,24 +252,24 @@ SELECT
     1;
 
 -- name: read_rights
--- Who there is and what they may, as text; not when it was granted, nor by whom.
+-- Who there is and what they may, as text; not when it was granted, nor by whom. With rows of the trail, among its newest
+-- alone: all in one statement, so that a change of rights and the row that tells of it are both seen, or neither.
 SELECT 'user', user_uuid, user_name, coalesce(password_hash, ''), CAST(is_admin AS TEXT), state FROM sys.users
 UNION ALL
 SELECT 'role', role_uuid, role_name, '', '', '' FROM sys.roles
 UNION ALL
 SELECT 'member', role_uuid, user_uuid, '', '', '' FROM sys.role_members
 UNION ALL
-SELECT 'grant', grantee_uuid, privilege, object_kind, object_name, '' FROM sys.grants;
+SELECT 'grant', grantee_uuid, privilege, object_kind, object_name, '' FROM sys.grants
+UNION ALL
+SELECT 'newest', coalesce(max(audit_no), 0), '', '', '', '' FROM sys.audit
+UNION ALL
+SELECT 'row', audit_no, event, coalesce(details, ''), '', '' FROM sys.audit
+WHERE audit_no > (SELECT max(audit_no) FROM sys.audit) - 1000 AND outcome = 'OK'
+    AND event IN (SELECT value FROM json_each(:events));
 
 -- name: take_marks
 DELETE FROM sys.rights_marks RETURNING 1;
-
--- name: last_rights
--- Among the newest rows alone: one is written anew before so many others that looking for it would take long.
-SELECT details FROM sys.audit
-WHERE event = 'RIGHTS_DIGESTED' AND audit_no > coalesce((SELECT max(audit_no) FROM sys.audit), 0) - 1000
-ORDER BY audit_no DESC
-LIMIT 1;
 
 -- name: written_versions
 SELECT v.job_uuid, v.version, v.definition, v.defaults, v.author
