@@ -96,6 +96,9 @@ def _shown(value: Any, name: str = "") -> str:
         return code(format_duration(value))
     if isinstance(value, Address):
         return code(DEFAULT_HTTP)
+    if name == "file_mode":
+        # As text: a number would be read in tens.
+        return code(f'"{value:04o}"')
     if name in _SIZES:
         return code(next(f"{value // size}{unit}" for size, unit in _BINARY if value % size == 0))
     if name in _LENGTHS:
