@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from horae.core.trail import BEGINNING, ranges, row_digest, row_line, rows_digest, seal_digest, within
+from horae.core.trail import (
+    BEGINNING,
+    Reach,
+    RightsNote,
+    next_note,
+    ranges,
+    reach_fault,
+    reach_mac,
+    row_digest,
+    row_line,
+    rows_digest,
+    seal_digest,
+    seal_mac,
+    within,
+)
+
+KEY = b"k" * 32
 
 
 def test_a_rows_line_is_plain_letters_without_blanks_and_its_digest_is_that_of_the_line() -> None:
@@ -35,3 +51,26 @@ def test_the_digest_of_a_seal_depends_on_everything_it_is_over() -> None:
 def test_numbers_are_named_as_stretches_of_neighbours() -> None:
     assert ranges([5, 1, 2, 9, 3]) == [[1, 3], [5, 5], [9, 9]]
     assert [number for number in range(11) if within(number, [[1, 3], [5, 5], [9, 9]])] == [1, 2, 3, 5, 9]
+
+
+def test_a_record_of_how_far_the_trail_was_sealed_has_a_code_that_no_seal_has() -> None:
+    reach = Reach(7, 40, "ab" * 32)
+    codes = [reach_mac(KEY, each) for each in (reach, reach._replace(seal=8), reach._replace(place=41))]
+    assert len({*codes, seal_mac(KEY, reach.digest), reach_mac(b"o" * 32, reach)}) == 5
+    assert reach_fault(reach.under(KEY), KEY, is_keyed=True) is None
+    for wrong in (None, reach, reach._replace(mac=seal_mac(KEY, reach.digest)), reach.under(KEY)._replace(seal=6)):
+        assert reach_fault(wrong, KEY, is_keyed=True) is not None
+    for right in (None, reach, reach.under(KEY)):
+        assert reach_fault(right, None, is_keyed=False) is None
+
+
+def test_a_digest_of_rights_names_the_rows_that_none_before_it_did() -> None:
+    first = next_note("a", 0, [3, 4, 9], [])
+    assert first == RightsNote("a", 0, [[3, 4], [9, 9]])
+    assert next_note("a", 0, [3, 4, 9], [first]) is None
+    second = next_note("a", 5, [9, 11], [first])
+    assert second == RightsNote("a", 5, [[11, 11]]), "rows that changed nothing are known too"
+    assert next_note("b", 5, [9, 11], [first, second]) == RightsNote("b", 5, [])
+    assert RightsNote.read(second.write()) == second
+    assert [number for number in range(13) if second.knows(number)] == [*range(6), 11]
+    assert [RightsNote.read(text) for text in (None, "", "[]", '{"rights": "a"}')] == [None] * 4

@@ -120,7 +120,7 @@ class MemoryVault:
     async def audit_key(self) -> SecretRecord | None:
         return self.kept_key
 
-    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None) -> bool:
+    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None, key: bytes | None = None) -> bool:
         if (None if self.kept_key is None else self.kept_key.value) != was:
             return False
         self.kept_key = SecretRecord(" audit key", None, wrapped, key_id)
@@ -134,6 +134,9 @@ class MemoryVault:
 
     async def rights(self) -> str:
         return BEGINNING
+
+    async def reach(self) -> None:
+        """As in a catalog that releases before sealed."""
 
     async def trail_ends(self) -> TrailEnds:
         last = max(self.rows, key=lambda row: row.number, default=None)

@@ -40,8 +40,10 @@ NAMES = [
     "spans",
     "pauses",
     "hardening",
+    "reach",
 ]
 UNDONE: dict[int, list[str]] = {
+    14: ["DROP TABLE sys.audit_heads"],
     13: [
         "DROP INDEX sys.jobs_owner",
         "DROP INDEX sys.job_runs_share",
@@ -500,6 +502,7 @@ FROZEN = {
         "640f9d7bd42c9e18",
         "3a49c68a553a93c1",
         "32fc6edcc910efbc",
+        "d26825c85093024f",
     ],
     "postgres": [
         "ab6d539c649ddc5c",
@@ -515,5 +518,6 @@ FROZEN = {
         "640f9d7bd42c9e18",
         "a78a11fc811e9eee",
         "bde3755b0180c834",
+        "7087aed1af42439a",
     ],
 }

@@ -14,7 +14,7 @@ from tests.store.databases import Databases
 from horae.core.access import Grant, Privilege, role_uuid, user_uuid
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.schedule import Cron
-from horae.errors import InUse
+from horae.errors import Conflict, InUse
 from horae.store.catalog import Catalog
 from horae.store.driver import RoleChange
 from horae.store.sqlite.driver import SqliteDriver
@@ -110,6 +110,9 @@ def test_a_seal_that_was_removed_leaves_its_rows_without_one(place: Place) -> No
         assert await store.seal() == 2
         place.sql("DELETE FROM sys.audit_seals")
         await store.drop(["a"])
+        with pytest.raises(Conflict, match="sealed up to seal 1"):
+            await store.seal()
+        place.sql("DELETE FROM sys.audit_heads")
         assert await store.seal() == 1
         assert [row.position for row in await store.audit()] == [1, 2, 3]
         assert [(seal.first, seal.last) for seal in await store.seals()] == [(3, 3)]

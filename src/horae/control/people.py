@@ -11,7 +11,7 @@ from typing import Any
 from horae.core.access import Grant, ObjectKind, Privilege, Proof, proof_for_password, quoted
 from horae.core.ids import checked_name
 from horae.core.shares import parse_limits
-from horae.errors import InvalidInput, RateLimited, SecretError, StoreReadOnly, shown
+from horae.errors import Conflict, InvalidInput, RateLimited, SecretError, StoreReadOnly, shown
 from horae.security import passwords
 from horae.security.access import Gate
 from horae.security.audit_key import audit_key, seal_all
@@ -275,7 +275,7 @@ class People:
             keyring = Keyring()
         # Sealing writes rows, which are newer than everything.
         ends = await self._vault.trail_ends()
-        with suppress(StoreReadOnly):
+        with suppress(StoreReadOnly, Conflict):
             await seal_all(self._vault, keyring, SEALED_AT_ONCE)
         try:
             key = await audit_key(self._vault, keyring, make=False)

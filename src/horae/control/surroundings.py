@@ -272,7 +272,10 @@ async def _trail(store: Kept) -> Checked:
     if oldest < timedelta(minutes=10).total_seconds():
         return Checked("audit", said)
     message = f"Rows of the audit trail have not been sealed for {oldest / 60:.0f} minutes"
-    hint = "A running node seals them: start one. Until then an edit of those rows would not show."
+    hint = (
+        "A running node seals them: start one, or read in its log why it does not. Until then an edit of those rows "
+        "would not show."
+    )
     return Checked("audit", said, (Fault("warning", "audit", "audit trail", message, hint),))
 
 

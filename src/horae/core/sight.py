@@ -25,7 +25,7 @@ SIGHTS = {
     **dict.fromkeys(("tokens", "sessions", "kept_answers", "job_secrets", "secrets", "audit_keys"), Sight.NOBODY),
     **dict.fromkeys(("password_tries", "rights_marks", "locks"), Sight.NOBODY),
     **dict.fromkeys(("users", "roles", "role_members", "grants", "settings", "shares", "closed"), Sight.ADMINISTRATORS),
-    **dict.fromkeys(("audit", "audit_seals"), Sight.ADMINISTRATORS),
+    **dict.fromkeys(("audit", "audit_seals", "audit_heads"), Sight.ADMINISTRATORS),
     **dict.fromkeys(("jobs", "job_tasks", "job_versions", "job_tombstones", "job_dependencies"), Sight.VIEWERS),
     **dict.fromkeys(("job_runs", "task_runs", "task_attempts", "attempt_output", "run_windows"), Sight.VIEWERS),
     **dict.fromkeys(("run_threads", "pause_rows", "hooks", "outbox", "pools", "nodes", "procedures"), Sight.VIEWERS),

@@ -51,6 +51,39 @@ def is_keyed(key: bytes, digest: str, mac: str) -> bool:
     return compare_digest(seal_mac(key, digest), mac)
 
 
+class Reach(NamedTuple):
+    """How far the trail was sealed: the newest seal's number, last place and digest; 0 and BEGINNING where there is
+    none. It is written anew with each seal, so that a trail which somebody cut, for others to seal again, shows."""
+
+    seal: int
+    place: int
+    digest: str
+    mac: str | None = None
+    """The code of all that under the audit key; None: it is unkeyed."""
+
+    def under(self, key: bytes | None) -> Reach:
+        return self._replace(mac=None if key is None else reach_mac(key, self))
+
+
+def reach_mac(key: bytes, reach: Reach) -> str:
+    """In a domain of its own: no seal's code is a reach's, as what a seal's is over has no line's end."""
+    return keyed_digest(key, f"reach\n{reach.seal}\n{reach.place}\n{reach.digest}\n".encode(), "sha256").hex()
+
+
+def reach_fault(reach: Reach | None, key: bytes | None, *, is_keyed: bool) -> str | None:
+    """Why this cannot be what was written last. `is_keyed`: the catalog has an audit key, which `key` is, if it is
+    here. Where there is none, nothing may be written yet: releases before do not write it."""
+    if is_keyed and (reach is None or reach.mac is None):
+        return "there is an audit key, and no record under it of how far the trail was sealed: it was taken away"
+    if reach is not None and reach.mac is not None and key is not None and not _is_code(key, reach):
+        return f"the record that the trail was sealed up to seal {reach.seal} was not made with the audit key"
+    return None
+
+
+def _is_code(key: bytes, reach: Reach) -> bool:
+    return compare_digest(reach_mac(key, reach), reach.mac or "")
+
+
 def rights_digest(lines: Iterable[Sequence[str]]) -> str:
     """The digest of a RIGHTS_DIGESTED row: over who there is and what they may, in any order."""
     return sha256("\n".join(sorted(row_line(line) for line in lines)).encode()).hexdigest()

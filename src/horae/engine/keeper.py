@@ -26,7 +26,7 @@ from horae.engine.tools import Kept
 from horae.engine.tuning import Tuning
 from horae.engine.wakeup import Alarm
 from horae.engine.watchdog import Watchdog
-from horae.errors import SecretError, StoreConflict, StoreError, StoreUnavailable
+from horae.errors import Conflict, SecretError, StoreConflict, StoreError, StoreUnavailable
 from horae.events import (
     ClockSetBack,
     HeartbeatLate,
@@ -100,6 +100,8 @@ class Keeper(Part, Recovery):
         )
         self._head: Head | None = None
         """The newest seal that was told of."""
+        self._known: Head | None = None
+        """The newest seal that this node saw, or wrote into its file before it was started: it must still be there."""
         self._digested: float | None = None
         """When rights were read whether or not the database had noted a change of them."""
         self._reaped: float | None = None
@@ -320,10 +322,17 @@ class Keeper(Part, Recovery):
             # What needs the key says so; the trail is sealed all the same.
             keyring = Keyring()
         thorough = self._digested is None or self._loop.time() - self._digested >= DIGESTED_EVERY
-        await seal_all(self._tools.vault, keyring, SEALED_AT_ONCE, thorough=thorough)
         if thorough:
             self._digested = self._loop.time()
+        if self._known is None:
+            self._known = await self.publisher.newest()
+        try:
+            await seal_all(self._tools.vault, keyring, SEALED_AT_ONCE, thorough=thorough, known=self._known)
+        except Conflict as error:
+            self._stream.emit(LoopFailed("audit", error.message))
+            return
         head = await self._tools.vault.head()
+        self._known = head or self._known
         if head is not None and head != self._head:
             self._stream.emit(TrailSealed(*head))
             self.publisher.offer(SeenHead(rfc3339(await self._store.now()), *head))

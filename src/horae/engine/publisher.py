@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from horae.errors import HoraeError
 from horae.events import HeadUnpublished
-from horae.security.head_file import SeenHead, append_heads
+from horae.security.head_file import SeenHead, append_heads, last_head
+from horae.store.vault import Head
 
 DEADLINE = 10.0
 """Seconds for one try."""
@@ -48,6 +49,15 @@ class HeadPublisher:
         if self._file is not None or self._webhook is not None:
             self._held = [*self._held, head][-MOST_HELD:]
             self._there.set()
+
+    async def newest(self) -> Head | None:
+        """The last one in the file. None where there is none, or it cannot be read: the next head tells that."""
+        found: list[SeenHead] = []
+        if self._file is None or self._file in self._busy:
+            return None
+        file = self._file
+        await self._apart(file, lambda: found.append(last_head(file)))
+        return Head(found[0].seal, found[0].digest) if found else None
 
     async def run(self) -> None:
         """Publishes for as long as it is not cancelled."""

@@ -14,7 +14,7 @@ from horae.errors import SecretError
 
 if TYPE_CHECKING:
     from horae.security.keys import Keyring
-    from horae.store.vault import Vault
+    from horae.store.vault import Head, Vault
 
 NAME = " audit key"
 """What it is bound to: no secret's name begins with a space, so none opens in its place."""
@@ -27,18 +27,22 @@ async def audit_key(vault: Vault, keyring: Keyring, *, make: bool) -> bytes | No
     if record is None:
         if not make or keyring.current_id is None:
             return None
-        wrapped, key_id = keyring.encrypt(secrets.token_bytes(KEY_BYTES), name=NAME, job=None)
+        key = secrets.token_bytes(KEY_BYTES)
+        wrapped, key_id = keyring.encrypt(key, name=NAME, job=None)
         # Another node may have been faster: then its key is the catalog's.
-        await vault.keep_audit_key(wrapped, key_id, was=None)
+        await vault.keep_audit_key(wrapped, key_id, was=None, key=key)
         record = await vault.audit_key()
         assert record is not None
     return keyring.decrypt(record)
 
 
-async def seal_all(vault: Vault, keyring: Keyring, at_once: int, *, thorough: bool = True) -> int:
+async def seal_all(
+    vault: Vault, keyring: Keyring, at_once: int, *, thorough: bool = True, known: Head | None = None
+) -> int:
     """Seals every row that is not sealed yet, and what rights there are, under the audit key where there is one or can
     be; how many rows there were. `thorough`: as `Vault.note_rights` has it.
-    Where there is one that does not open here, nothing is sealed: that is left to whoever has the master key."""
+    Where there is one that does not open here, nothing is sealed: that is left to whoever has the master key. Raises
+    Conflict as `Vault.seal` does."""
     try:
         key = await audit_key(vault, keyring, make=True)
     except SecretError:
@@ -46,7 +50,7 @@ async def seal_all(vault: Vault, keyring: Keyring, at_once: int, *, thorough: bo
     await vault.note_rights(thorough=thorough)
     count = 0
     while True:
-        sealed = await vault.seal(at_once, key)
+        sealed = await vault.seal(at_once, key, known=known)
         count += sealed
         if sealed < at_once:
             return count

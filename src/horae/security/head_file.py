@@ -70,14 +70,26 @@ def read_heads(path: str) -> Sequence[str]:
     return list(found)
 
 
+def last_head(path: str) -> SeenHead:
+    """The one in the file's last line, without reading the others. Raises OSError, InvalidInput."""
+    _check_folder(path)
+    with Path(path).open("rb") as opened:
+        _check(path, os.fstat(opened.fileno()))
+        opened.seek(max(0, os.fstat(opened.fileno()).st_size - _TAIL))
+        lines = opened.read().splitlines()
+    return _head(f"{path}, the last line", lines[-1] if lines else b"")
+
+
 def _digest(path: str, number: int, line: bytes) -> str:
+    return _head(f"{path}, line {number}", line).digest
+
+
+def _head(where: str, line: bytes) -> SeenHead:
     with suppress(ValueError):
-        _, seal, digest = line.decode("ascii").split()
+        time, seal, digest = line.decode("ascii").split()
         if seal.isdecimal() and len(digest) == 64 and _DIGITS.issuperset(digest):
-            return digest
-    raise InvalidInput(
-        f"{path}, line {number}: is no head", hint="A line has the time, the number of a seal, and its digest."
-    )
+            return SeenHead(time, int(seal), digest)
+    raise InvalidInput(f"{where}: is no head", hint="A line has the time, the number of a seal, and its digest.")
 
 
 def _check(path: str, status: os.stat_result) -> None:

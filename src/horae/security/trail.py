@@ -2,8 +2,8 @@
 
 Everything is read in pages, along the sealed order, and nothing is held longer than the seal that covers it, so a trail
 of any length is verified in little memory, while others go on writing. What cannot be found without a digest kept
-elsewhere (`head`): that the newest seals were taken away with their rows, or that all of it was written anew. Rows that
-are not sealed yet can be changed unseen.
+elsewhere (`head`): that all of it was put back to what it once was, the record of how far it was sealed included, or,
+without an audit key, that it was written anew. Rows that are not sealed yet can be changed unseen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from horae.core.trail import BEGINNING, is_keyed
+from horae.core.trail import BEGINNING, Reach, is_keyed, reach_fault
 from horae.errors import InvalidInput, shown
 from horae.security.cut import Cut
 from horae.security.defined import Defined
@@ -184,6 +184,9 @@ class _Verifying:
         self._vault = vault
         self._key = key
         self._keyed = 0
+        self._keyed_last = 0
+        """The newest seal that has a code."""
+        self._is_reached = False
         self._missing = set(heads) - {BEGINNING}
         """Heads that no seal had so far."""
         self._newest = heads[-1] if heads else None
@@ -191,6 +194,8 @@ class _Verifying:
         self._findings = Findings()
         self._displaced = Displaced(self._findings)
         self._executed = Executed(vault, self._findings, ends.at)
+        self._key_made = key_made
+        self._reach: Reach | None
         self._cut = Cut(ends, key_made)
         self._held: Held
         self._defined = Defined(vault, self._findings)
@@ -202,6 +207,8 @@ class _Verifying:
         self._count = self._seal_count = 0
 
     async def run(self) -> Verification:
+        # Before the seals: they may become more, and none of them fewer.
+        self._reach = await self._vault.reach()
         # Before any row: whatever changes them from now on has a row that is still to be read.
         self._held = Held(self._findings, (await self._vault.trail_ends()).number)
         rights = await self._vault.rights()
@@ -229,6 +236,7 @@ class _Verifying:
         self._tell_moved()
         untold = Spans() if is_lost else await self._executed.untold(self._again)
         self._findings.extend(self._cut.finish(untold))
+        self._tell_reach(await self._vault.reach())
         if self._missing:
             newest = self._newest if self._newest in self._missing else min(self._missing)
             more = f", nor {len(self._missing) - 1} others that were kept" if len(self._missing) > 1 else ""
@@ -285,6 +293,7 @@ class _Verifying:
         await self._take(rows)
         self._check_code(seal)
         self._missing.discard(right.digest)
+        self._is_reached |= self._reach is not None and right.digest == self._reach.digest
         if goes_on and seal.number != before.number:
             self._moved[before.number] = seal.number
         number = before.number if goes_on else max(before.number, seal.number)
@@ -297,6 +306,7 @@ class _Verifying:
             self._add(Kind.SEALS_FORGED, f"seal {seal.number} is unkeyed, and {why}", seal)
         elif seal.mac is not None:
             self._keyed += 1
+            self._keyed_last = max(self._keyed_last, seal.number)
             if self._key is not None and not is_keyed(self._key, seal.digest, seal.mac):
                 self._add(Kind.SEALS_FORGED, f"seal {seal.number} was not made with the audit key", seal)
 
@@ -406,6 +416,22 @@ class _Verifying:
             while page := await self._vault.audit(after=after, limit=PAGE, sealed=sealed):
                 after = (page[-1].position if sealed else page[-1].number) or 0
                 yield page
+
+    def _tell_reach(self, after: Reach | None) -> None:
+        """`after` is how far the trail was sealed, as it was recorded after the last seal was read."""
+        reach = self._reach
+        fault = reach_fault(reach, self._key, is_keyed=self._key_made is not None)
+        if fault is not None:
+            self._findings.add(Finding(Kind.SEALS_FORGED, fault))
+        if reach is not None and reach.seal and not self._is_reached:
+            message = (
+                f"the trail was sealed up to seal {reach.seal} over row {reach.place}, and no seal is what that one "
+                "was: seals at the end were taken away, or the trail was written anew from some place on"
+            )
+            self._findings.add(Finding(Kind.HEAD_GONE, message, reach.place, reach.place, seal=reach.seal))
+        if after is not None and self._keyed_last > after.seal:
+            message = f"seal {self._keyed_last} has a code, and the trail was sealed up to seal {after.seal} only"
+            self._findings.add(Finding(Kind.SEALS_FORGED, message, seal=self._keyed_last))
 
     def _tell_moved(self) -> None:
         if not self._moved:

@@ -16,8 +16,10 @@ from horae.core.access import SYSTEM_NAME
 from horae.core.trail import (
     BEGINNING,
     TELLING,
+    Reach,
     RightsNote,
     next_note,
+    reach_fault,
     rights_digest,
     row_digest,
     row_line,
@@ -26,6 +28,7 @@ from horae.core.trail import (
     seal_mac,
     version_digest,
 )
+from horae.errors import Conflict
 from horae.store.rows import moment, uuid_of
 from horae.store.vault import RIGHTS_DIGESTED, AuditRow, Head, JobVersion, SealRow, SecretRecord, SettledRun, TrailEnds
 from horae.store.work import Work
@@ -47,15 +50,16 @@ def note(
     work.write("insert_audit", (work.now, event, job_uuid, run_uuid, by, outcome, text, None))
 
 
-async def seal(work: Work, limit: int, key: bytes | None = None) -> int:
+async def seal(work: Work, limit: int, key: bytes | None = None, known: Head | None = None) -> int:
     """Gives rows their places and writes their seal. One at a time; whoever comes second seals what is left."""
     await work.transaction.rows("lock_seals")
     rows = [AuditRow(*row) for row in await work.transaction.rows("rows_to_seal", limit=limit)]
-    if not rows or (key is None and await work.transaction.rows("read_audit_key")):
-        # Asked after the rows were read: no row is sealed without a code that is newer than the key.
+    # Asked after the rows were read: no row is sealed without a code that is newer than the key.
+    is_keyed = key is not None or bool(await work.transaction.rows("read_audit_key"))
+    last = await _checked_last(work, key, known, is_keyed=is_keyed)
+    if not rows or (key is None and is_keyed):
         return 0
-    last = await work.transaction.rows("last_seal")
-    number, covered, previous = last[0] if last else (0, 0, BEGINNING)
+    number, covered, previous = last.seal, last.place, last.digest
     # Places are not given twice, even where somebody has removed the seals over them: their rows then lack a seal.
     first = max(covered, (await work.transaction.rows("last_place"))[0][0]) + 1
     end = first + len(rows) - 1
@@ -75,7 +79,55 @@ async def seal(work: Work, limit: int, key: bytes | None = None) -> int:
         rows_digest=covering,
         mac=None if key is None else seal_mac(key, digest),
     )
+    await _keep_reach(work, Reach(number + 1, end, digest).under(key))
     return len(rows)
+
+
+async def _checked_last(work: Work, key: bytes | None, known: Head | None, *, is_keyed: bool) -> Reach:
+    """The last seal, where the trail is as far as it was sealed and as somebody saw it. Raises Conflict where it is
+    not: rows that somebody has changed meanwhile are not to be sealed anew."""
+    found = [Reach(*row) for row in await work.transaction.rows("last_seal")]
+    last = found[0] if found else Reach(0, 0, BEGINNING)
+    kept = await reach(work)
+    fault = reach_fault(kept, key, is_keyed=is_keyed)
+    if kept is not None and fault is None and last != kept._replace(mac=None):
+        # Nodes of the release before seal without it, and without codes.
+        newer = await work.transaction.rows("keyed_after", number=kept.seal)
+        place = (await _seal_numbered(work, kept.seal)) if kept.seal else (0, BEGINNING)
+        if newer or place != (kept.place, kept.digest):
+            fault = f"the trail was sealed up to seal {kept.seal}, and that is not the newest, or not what it was"
+    if (
+        fault is None
+        and known is not None
+        and known.digest
+        not in (
+            last.digest,
+            (await _seal_numbered(work, known.seal))[1],
+        )
+    ):
+        fault = f"seal {known.seal} was seen with the digest {known.digest}, and is not there any more"
+    if fault is not None:
+        raise Conflict(
+            f"The audit trail is not sealed any further: {fault}",
+            hint="Look for what was done to it: horae audit verify. docs/security.md says how sealing goes on.",
+        )
+    return last
+
+
+async def _seal_numbered(work: Work, number: int) -> tuple[int, str]:
+    for place, digest in await work.transaction.rows("seal_numbered", number=number):
+        return place, digest
+    return 0, ""
+
+
+async def _keep_reach(work: Work, kept: Reach) -> None:
+    await work.transaction.rows("keep_reach", number=kept.seal, place=kept.place, digest=kept.digest, mac=kept.mac)
+
+
+async def reach(work: Work) -> Reach | None:
+    for row in await work.transaction.rows("read_reach"):
+        return Reach(*row)
+    return None
 
 
 async def rights(work: Work) -> str:
@@ -135,9 +187,14 @@ async def audit_key(work: Work) -> SecretRecord | None:
     return None
 
 
-async def keep_audit_key(work: Work, wrapped: bytes, key_id: str, was: bytes | None) -> bool:
+async def keep_audit_key(work: Work, wrapped: bytes, key_id: str, was: bytes | None, key: bytes | None) -> bool:
     if was is None:
+        await work.transaction.rows("lock_seals")
         kept = await work.transaction.rows("insert_audit_key", wrapped=wrapped, key=key_id)
+        if kept:
+            # With the key: nobody can say later that there was no record under it yet.
+            last = await _checked_last(work, None, None, is_keyed=False)
+            await _keep_reach(work, last.under(key))
     else:
         kept = await work.transaction.rows("rewrap_audit_key", wrapped=wrapped, key=key_id, was=was)
     if kept:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from horae.core.access import Grant, Principal
 from horae.core.shares import Limits, Use
+from horae.core.trail import Reach
 from horae.core.update import Update
 from horae.store.foreign import HIDDEN, HIDDEN_COLUMNS
 
@@ -351,9 +352,10 @@ class Vault(Protocol):
     async def audit_key(self) -> SecretRecord | None:
         """The key that seals are keyed with, as it is kept: wrapped by a master key; None where there is none."""
 
-    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None) -> bool:
+    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None, key: bytes | None = None) -> bool:
         """Keeps the audit key where there is none (`was` None), or wraps it anew where it is wrapped as `was`; whether
-        that was so. Audit: AUDIT_KEY_MADE, AUDIT_KEY_WRAPPED."""
+        that was so. A new one is also given as `key`, unwrapped: `reach` has its code from then on. Audit:
+        AUDIT_KEY_MADE, AUDIT_KEY_WRAPPED. Raises Conflict as `seal` does."""
 
     async def trail_ends(self) -> TrailEnds:
         """In one snapshot."""
@@ -374,13 +376,18 @@ class Vault(Protocol):
         grants since: with very many of them, that takes long. Audit: RIGHTS_DIGESTED. Its number is higher than those
         of the changes that it knows of."""
 
-    async def seal(self, limit: int = 5000, key: bytes | None = None) -> int:
+    async def seal(self, limit: int = 5000, key: bytes | None = None, *, known: Head | None = None) -> int:
         """Gives up to `limit` rows that have none yet their places in the sealed order, by number, and seals them;
         returns how many. What is sealed is `core.trail`'s to say: each row gets the `row_digest` of the `row_line` over
         its AuditRow, up to there. A row that has a digest was sealed before, and is not sealed again, even where
         somebody took its place away. A row that is committed after others with higher numbers were sealed is sealed
         after them. Whoever comes while another seals waits for it. With `key` the seal has its code under it; without
-        one, nothing is sealed in a catalog that has an audit key."""
+        one, nothing is sealed in a catalog that has an audit key. Raises Conflict, and seals nothing, where the last
+        seal is not the one that `reach` tells of, unless releases before have sealed since, or where there is no seal
+        any more that the caller saw, `known`."""
+
+    async def reach(self) -> Reach | None:
+        """How far the trail was sealed, as it was written with the newest seal; None where no node has written it."""
 
     async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[AuditRow, ...]:
         """Rows after a place in the sealed order, in that order; with `sealed=False`, rows not sealed yet, after a

@@ -11,6 +11,7 @@ from horae.core import ids
 from horae.core.access import Grant, Principal
 from horae.core.job import JobSpec
 from horae.core.shares import Limits
+from horae.core.trail import Reach
 from horae.core.update import Update
 from horae.errors import StoreUnavailable
 from horae.store import granting, holding, pause, sealing, sharing
@@ -239,17 +240,21 @@ class Vaulted(Transacting):
         async with self._work() as work:
             sealing.note(work, event, by, outcome, job, run_id, details)
 
-    async def seal(self, limit: int = 5000, key: bytes | None = None) -> int:
+    async def seal(self, limit: int = 5000, key: bytes | None = None, *, known: Head | None = None) -> int:
         async with self._work() as work:
-            return await sealing.seal(work, limit, key)
+            return await sealing.seal(work, limit, key, known)
+
+    async def reach(self) -> Reach | None:
+        async with self._work(write=False) as work:
+            return await sealing.reach(work)
 
     async def audit_key(self) -> SecretRecord | None:
         async with self._work(write=False) as work:
             return await sealing.audit_key(work)
 
-    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None) -> bool:
+    async def keep_audit_key(self, wrapped: bytes, key_id: str, *, was: bytes | None, key: bytes | None = None) -> bool:
         async with self._work() as work:
-            return await sealing.keep_audit_key(work, wrapped, key_id, was)
+            return await sealing.keep_audit_key(work, wrapped, key_id, was, key)
 
     async def rights(self) -> str:
         async with self._work(write=False) as work:

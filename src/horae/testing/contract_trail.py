@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from horae.core.access import Grant, Privilege
 from horae.core.lifecycle import JobState
+from horae.core.trail import Reach
 from horae.errors import AlreadyExists, HoraeError, InvalidInput, RunNotFound
 from horae.store.port import Capacity, Settlement, Store
 from horae.store.vault import AuditRow, SealRow, Vault
@@ -303,6 +304,20 @@ class SealContract(Contract):
         assert [(seal.first, seal.last) for seal in seals] == [(1, 3), (4, 6), (7, 7), (8, 8)]
         assert [seal.previous for seal in seals] == [NONE_BEFORE, *(seal.digest for seal in seals[:-1])]
         assert [seal.digest for seal in seals] == [expected_digest(seal, rows) for seal in seals]
+
+    @scenario
+    async def test_each_seal_is_recorded_as_the_newest_under_the_key_it_has(self, scene: Scene) -> None:
+        store = kept(scene)
+        assert await store.reach() is None
+        for key in (None, b"k" * 32):
+            await store.note("LOGIN", by="ann", outcome="OK")
+            if key is not None:
+                assert await store.keep_audit_key(b"wrapped", "id", was=None, key=key)
+            await store.seal(key=key)
+            newest = (await store.seals())[-1]
+            reach = Reach(newest.number, newest.last, newest.digest).under(key)
+            assert await store.reach() == reach
+            assert (reach.mac is None) is (key is None)
 
     @scenario
     async def test_rows_and_seals_are_read_in_pages(self, scene: Scene) -> None:

@@ -204,6 +204,20 @@ SELECT 1;
 -- name: last_seal
 SELECT seal_no, last_position, digest FROM sys.audit_seals ORDER BY seal_no DESC LIMIT 1;
 
+-- name: seal_numbered
+SELECT last_position, digest FROM sys.audit_seals WHERE seal_no = :number;
+
+-- name: keyed_after
+SELECT seal_no FROM sys.audit_seals WHERE seal_no > :number AND mac IS NOT NULL LIMIT 1;
+
+-- name: read_reach
+SELECT seal_no, last_position, digest, mac FROM sys.audit_heads;
+
+-- name: keep_reach
+INSERT INTO sys.audit_heads (head_no, seal_no, last_position, digest, mac) VALUES (1, :number, :place, :digest, :mac)
+ON CONFLICT (head_no) DO UPDATE SET
+    seal_no = excluded.seal_no, last_position = excluded.last_position, digest = excluded.digest, mac = excluded.mac;
+
 -- name: last_place
 SELECT coalesce(max(position), 0) FROM sys.audit WHERE position IS NOT NULL;
 
