@@ -153,7 +153,7 @@ def test_an_answer_in_many_small_rows_on_a_named_connection_is_kept_as_far_as_th
 ) -> None:
     place = with_a_table(databases_18)
     text = "SELECT FROM generate_series(1, 3); INSERT INTO kept SELECT generate_series(1, 200000) RETURNING n; COMMIT"
-    rows = asyncio.run(PostgresTarget("warehouse", place.url).run_text(text, {}, 100))
+    rows = asyncio.run(PostgresTarget("warehouse", place.url).run_text(text, Identity("ann"), 100))
     assert (rows[:2], rows.cut, rows.rowcount) == ([(1,), (2,)], True, 200_000)
 
 
@@ -174,7 +174,9 @@ def test_what_cannot_be_done_on_a_named_connection_is_said_in_the_server_s_words
 
 
 def test_a_text_without_a_statement_does_nothing_on_a_named_connection(databases_18: Databases) -> None:
-    rows = asyncio.run(PostgresTarget("warehouse", databases_18.emptied()).run_text("-- nothing", {}, MOST))
+    rows = asyncio.run(
+        PostgresTarget("warehouse", databases_18.emptied()).run_text("-- nothing", Identity("ann"), MOST)
+    )
     assert (rows, rows.rowcount) == ([], -1)
 
 
