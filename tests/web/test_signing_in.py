@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.web.serving import PASSWORD, Clock, Served, serving
+from tests.web.serving import PASSWORD, PATIENCE, Clock, Served, serving
 
 from horae.control.tokens import digest
 from horae.core.throttle import Throttle
@@ -258,6 +260,41 @@ def test_by_https_the_cookie_is_of_this_host_alone_and_no_other_is_taken(tmp_pat
         assert client.get("/api/v1/me", headers={"cookie": f"{SECURE_COOKIE}={secret}"}).json()["name"] == "ann"
         planted = client.get("/api/v1/me", headers={"cookie": f"{COOKIE}={secret}"})
         assert planted.status_code == 401, "a host of the same domain could have put it there"
+
+
+SPACES = (b"\x0b", b"\x0c", b"\x1c", b"\x1f", b"\x85", b"\xa0")
+"""What Python takes from the ends of a text, and no browser from those of a cookie's name."""
+
+
+@pytest.mark.parametrize("is_secure", [False, True], ids=["by http", "by https"])
+def test_a_session_is_shown_under_the_very_bytes_of_its_name_and_once(tmp_path: Path, *, is_secure: bool) -> None:
+    with serving(f"sqlite:///{tmp_path}/horae.db", is_secure=is_secure) as served, served.client() as client:
+        served.user("ann")
+        answer = client.post("/login", json={"name": "ann", "password": PASSWORD})
+        name, secret = (part.encode() for part in answer.headers["set-cookie"].partition(";")[0].split("="))
+        client.cookies.clear()
+
+        def status(cookie: bytes, path: str = "/api/v1/me", method: str = "GET") -> int:
+            url = urlsplit(served.url)
+            head = b"%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" % (method.encode(), path.encode())
+            with socket.create_connection((url.hostname, url.port), PATIENCE) as asking:
+                asking.sendall(head + b"Accept: text/html\r\nCookie: " + cookie + b"\r\n\r\n")
+                return int(asking.makefile("rb").readline().split()[1])
+
+        own = name + b"=" + secret
+        assert [status(each) for each in (own, b"a=b; " + own, b"a=b;\t" + own + b" ; c", own + b";" + own[:4])] == [
+            200
+        ] * 4
+        for space in SPACES:
+            for planted in (space + own, name + space + b"=" + secret, b" " + space + own):
+                assert status(b"a=b;" + planted) in (400, 401), planted
+            # Refused as no HTTP at all, or the one that is ours.
+            assert status(own + b"; " + space + name + b"=bad") in (200, 400), space
+        assert status(name.upper() + b"=" + secret) == 401
+        for two in (own + b"; " + name + b"=bad", name + b"=bad; " + own, own + b"; " + name + b"=", own + b"; " + own):
+            assert [status(two), status(two, "/jobs"), status(two, "/logout", "POST")] == [400, 400, 400]
+        assert status(own + b"\r\nCookie: " + name + b"=bad") == 400
+        assert status(own) == 200, "nobody was signed out"
 
 
 def test_a_wrong_password_opens_nothing_and_does_not_tell_who_exists(client: httpx.Client) -> None:

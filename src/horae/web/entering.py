@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from horae.control.visiting import SignedIn
 from horae.core.access import LOCAL, Principal
-from horae.errors import CrossSite, LoginFailed
+from horae.errors import CrossSite, InvalidInput, LoginFailed
 from horae.web import origin
 from horae.web.door import OPEN_TIMES, SAFE
 from horae.web.forms import form_of
 from horae.web.limiting import Buckets
-from horae.web.problems import limited
+from horae.web.problems import Refused, limited
 from horae.web.site import Site, Visit
 
 COOKIE = "horae_session"
@@ -45,6 +45,26 @@ def keep_session(response: Response, signed: SignedIn, site: Site) -> None:
     response.set_cookie(
         cookie_name(site), signed.secret, expires=signed.expires, secure=site.is_secure, httponly=True, samesite="lax"
     )
+
+
+def session_of(request: Request, site: Site) -> str | None:
+    """The session's secret that a request shows, if any. Raises Refused where it shows two.
+
+    Read byte by byte: browsers hold to the rules of a name that begins with these very bytes, and to no rules where it
+    only does once somebody has taken Unicode's spaces from it, as the framework does. They send a cookie once, so a
+    second is not from us, and nothing says which."""
+    name = cookie_name(site).encode()
+    headers = (value for key, value in request.scope["headers"] if key == b"cookie")
+    pairs = (pair.strip(b" \t").partition(b"=") for header in headers for pair in header.split(b";"))
+    found = [value for key, is_pair, value in pairs if is_pair and key == name]
+    if len(found) > 1:
+        raise Refused(
+            InvalidInput(
+                f"This request shows {len(found)} sessions, of which one may have been put there by somebody else",
+                hint=f"Delete the cookies {name.decode()} of this server in the browser, then sign in again.",
+            )
+        )
+    return found[0].decode("latin-1") or None if found else None
 
 
 def end_session(response: Response, site: Site) -> None:
@@ -79,13 +99,13 @@ class Entrance:
         return visit
 
     async def entered(self, request: Request) -> Entered:
-        """Raises LoginFailed for whoever shows nothing, or something that opens nothing."""
+        """Raises LoginFailed for whoever shows nothing, or something that opens nothing; Refused for two sessions."""
         porter, address = self._site.porter, request.scope["state"]["address"]
         given = request.headers.get("authorization")
-        secret = request.cookies.get(cookie_name(self._site))
         if given is None and await self._is_open(request):
             return Entered(LOCAL, "open")
-        if given is None and not secret:
+        secret = session_of(request, self._site) if given is None else None
+        if given is None and secret is None:
             raise LoginFailed(
                 "Sign in first: this takes a token, or a session",
                 hint="Send `Authorization: Bearer TOKEN` (`horae token create` makes one), or sign in at /login.",
@@ -136,8 +156,8 @@ class Entrance:
 
     async def require_sign_out(self, request: Request, given: str | None) -> None:
         """Lets sign out whoever a page of this session sent; a session that is none needs no protection."""
-        secret = request.cookies.get(cookie_name(self._site))
-        if secret:
+        secret = session_of(request, self._site)
+        if secret is not None:
             await self._require_csrf(request, secret, given)
 
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from horae.errors import InvalidInput, LoginFailed
-from horae.web.entering import cookie_name, end_session, keep_session
+from horae.web.entering import end_session, keep_session, session_of
 from horae.web.forms import form_of, safe_next
 from horae.web.rendering import render
 from horae.web.site import Site, Visit
@@ -44,8 +44,8 @@ async def sign_in(site: Site, request: Request) -> Response:
 
 async def sign_out(site: Site, request: Request) -> Response:
     """Ends the session, here and in the browser."""
-    secret = request.cookies.get(cookie_name(site))
-    if secret:
+    secret = session_of(request, site)
+    if secret is not None:
         await site.porter.sign_out(secret)
     answer = RedirectResponse("/login", 303, {"cache-control": "no-store"})
     end_session(answer, site)
