@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from horae.web import listening as listening_module
 from horae.web.crowd import NEAR_TIMES, RESERVED, Crowd
 from horae.web.listening import BACKLOG, SPARE, make_room, serve
 from horae.web.origin import holder
+from horae.web.patience import PatientProtocol
 from horae.web.site import Limits
 
 STRANGER = "203.0.113.9"
@@ -109,21 +111,118 @@ def test_a_full_server_still_says_how_it_is_and_nothing_else(tmp_path: Path) -> 
     in_a_server(tmp_path, work, connections=6, per_address=6)
 
 
+def test_who_holds_every_connection_in_silence_keeps_nobody_from_the_health_of_a_full_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long they may be silent, and whatever else they hold."""
+    monkeypatch.setattr(Crowd, "seconds", PATIENCE)
+
+    async def work(hold: Hold, ask: Ask) -> None:
+        held = await hold("127.0.0.2", 2)
+        port = held[0].get_extra_info("peername")[1]
+        silent = [
+            await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.0.{2 + each % 3}", 0))
+            for each in range(RESERVED + 8)
+        ]
+        try:
+            for _ in range(3):
+                for path in ("/healthz", "/readyz"):
+                    answer = await ask("127.0.0.9", path)
+                    assert answer.startswith(ITS_HEALTH), answer
+                assert (await ask("127.0.0.9", "/api/v1/me")).startswith(b"HTTP/1.1 503 ")
+        finally:
+            for _, writer in silent:
+                writer.close()
+
+    in_a_server(tmp_path, work, connections=2, per_address=1_000)
+
+
+def test_an_address_that_holds_its_share_is_told_the_health_and_once_a_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Crowd, "seconds", PATIENCE)
+
+    async def work(hold: Hold, ask: Ask) -> None:
+        held = await hold("127.0.0.2", HELD)
+        refused = await ask("127.0.0.2", "/api/v1/me")
+        assert refused.startswith(b"HTTP/1.1 429 "), refused
+        port = held[0].get_extra_info("peername")[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        try:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+            with suppress(ConnectionResetError):
+                answers = await reader.read()
+        finally:
+            writer.close()
+        assert answers.startswith(ITS_HEALTH), answers
+        assert answers.count(b"HTTP/1.1 ") == 1, "it ends with its first answer"
+
+    in_a_server(tmp_path, work, connections=1_000, per_address=2)
+
+
+def test_a_connection_kept_for_the_health_check_ends_where_nothing_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(hold: Hold, ask: Ask) -> None:
+        held = await hold("127.0.0.2", 2)
+        monkeypatch.setattr(Crowd, "seconds", 0.001)
+        port = held[0].get_extra_info("peername")[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.3", 0))
+        try:
+            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+        finally:
+            writer.close()
+
+    monkeypatch.setattr(PatientProtocol, "head_seconds", 10 * PATIENCE)
+    in_a_server(tmp_path, work, connections=2, per_address=1_000)
+
+
+def cut() -> None: ...
+
+
+def in_full(crowd: Crowd, address: str) -> bool:
+    """Whether another connection has a place in which it may ask for anything; the place is kept."""
+    place = crowd.enter(address, cut)
+    return place is not None and place.only_health is None
+
+
 def test_shares_are_by_address_and_end_with_the_connection() -> None:
     crowd = Crowd(most=10, of_one=2, proxies=frozenset({"10.0.0.7"}))
-    assert [crowd.enter(STRANGER) for _ in range(3)] == [True, True, False]
-    assert crowd.enter("203.0.113.10")
-    crowd.leave(STRANGER)
-    assert crowd.enter(STRANGER)
-    assert all(crowd.enter("10.0.0.7") for _ in range(7 + RESERVED)), "a proxy's are everybody's"
-    assert crowd.is_full
-    assert not crowd.enter("203.0.113.11"), "no descriptor is spent beyond what is kept for the health check"
+    first = crowd.enter(STRANGER, cut)
+    assert first is not None
+    assert [in_full(crowd, STRANGER) for _ in range(2)] == [True, False]
+    assert in_full(crowd, "203.0.113.10")
+    crowd.leave(first)
+    assert in_full(crowd, STRANGER)
+    assert all(in_full(crowd, "10.0.0.7") for _ in range(7)), "a proxy's are everybody's"
+    assert not in_full(crowd, "10.0.0.7")
+    assert not in_full(crowd, "203.0.113.11")
+
+
+def test_places_for_the_health_check_are_made_free_by_the_oldest_of_the_largest_holder_that_asks_for_nothing() -> None:
+    crowd = Crowd(most=1, of_one=1)
+    assert in_full(crowd, STRANGER)
+    ended: list[int] = []
+    places = []
+    for each in range(RESERVED):
+        place = crowd.enter("203.0.113.10" if each else "203.0.113.11", partial(ended.append, each))
+        assert place is not None
+        places.append(place)
+    places[1].is_asking = True
+    assert crowd.enter(STRANGER, cut) is not None
+    assert ended == [2], "neither the one that asks nor the only one of its address"
+    crowd.leave(places[2])
+    assert crowd.enter(STRANGER, cut) is not None
+    assert ended == [2, 3], "who has made room leaves no second place free"
+    for place in crowd._spare:
+        place.is_asking = True
+    assert crowd.enter("203.0.113.12", cut) is None, "no descriptor is spent beyond what is kept for the health check"
 
 
 @pytest.mark.parametrize(("address", "times"), [("127.0.0.9", NEAR_TIMES), ("::1", NEAR_TIMES), (STRANGER, 1)])
 def test_the_machine_itself_has_several_shares(address: str, times: int) -> None:
     crowd = Crowd(most=1_000, of_one=3)
-    assert sum(crowd.enter(address) for _ in range(100)) == 3 * times
+    assert sum(in_full(crowd, address) for _ in range(100)) == 3 * times
 
 
 def test_connections_that_never_shake_hands_are_counted_and_end(
@@ -154,11 +253,16 @@ def test_connections_that_never_shake_hands_are_counted_and_end(
 
         held = [await silent() for _ in range(HELD)]
         try:
-            reader, _ = beyond = await silent()
-            held.append(beyond)
             async with asyncio.timeout(PATIENCE):
-                with suppress(ConnectionResetError):
-                    assert await reader.read() == b"", "it is cut: there is no room for it"
+                with monkeypatch.context() as patched:
+                    patched.setattr(Crowd, "seconds", 0.001)
+                    reader, writer = await silent()
+                    held.append((reader, writer))
+                    with suppress(ConnectionResetError):
+                        assert await reader.read() == b"", "it is cut: beyond a share, only health is waited for"
+                monkeypatch.setattr(Crowd, "seconds", PATIENCE)
+                held += [await silent() for _ in range(RESERVED + 1)]
+                assert (await ask("127.0.0.2")).startswith(ITS_HEALTH)
                 assert (await ask("127.0.0.3")).startswith(ITS_HEALTH)
                 for _, writer in held:
                     writer.close()
@@ -188,10 +292,13 @@ def test_a_network_of_ipv6_has_one_share_and_other_addresses_their_own() -> None
     assert {each: holder(each) for each in own} == own
     assert holder("unix") == "unix"
     crowd = Crowd(most=10, of_one=2, proxies=frozenset({"2001:db8:1:2::9"}))
-    assert [crowd.enter(each) for each in near] == [True, True, False]
-    assert all(crowd.enter("2001:db8:1:2::9") for _ in range(3))
-    crowd.leave(near[0])
-    assert crowd.enter(near[2])
+    assert in_full(crowd, near[0])
+    second = crowd.enter(near[1], cut)
+    assert second is not None
+    assert not in_full(crowd, near[2])
+    crowd.leave(second)
+    assert in_full(crowd, near[2])
+    assert all(in_full(crowd, "2001:db8:1:2::9") for _ in range(3))
 
 
 def test_a_server_has_descriptors_for_all_the_connections_that_it_takes(

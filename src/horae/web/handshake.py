@@ -11,8 +11,9 @@ import ssl
 from asyncio import sslproto
 from typing import Any
 
-from horae.web.crowd import Crowd
+from horae.web.crowd import Crowd, Place
 from horae.web.origin import UNIX
+from horae.web.patience import PatientProtocol
 
 
 class Encrypted(sslproto.SSLProtocol):
@@ -22,7 +23,7 @@ class Encrypted(sslproto.SSLProtocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        spoken: asyncio.Protocol,
+        spoken: PatientProtocol,
         context: ssl.SSLContext,
         crowd: Crowd,
         *,
@@ -30,19 +31,23 @@ class Encrypted(sslproto.SSLProtocol):
     ) -> None:
         super().__init__(loop, spoken, context, None, server_side=True, ssl_handshake_timeout=seconds)  # type: ignore[arg-type]  # nobody waits for it
         self._crowd = crowd
-        self._counted: str | None = None
+        self._seconds = seconds
+        self._spoken = spoken
+        self._place: Place | None = None
 
     def connection_made(self, transport: Any) -> None:
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else UNIX
-        if not self._crowd.enter(address):
+        self._place = self._spoken.place = self._crowd.enter(address, transport.abort)
+        if self._place is None:
             transport.abort()
             return
-        self._counted = address
+        if self._place.only_health is not None:
+            self._ssl_handshake_timeout = min(self._seconds, self._crowd.seconds)  # type: ignore[assignment]  # a part of one, too
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._counted is not None:
-            self._crowd.leave(self._counted)
-            self._counted = None
+        if self._place is not None:
+            self._crowd.leave(self._place)
+            self._place = None
         super().connection_lost(exc)

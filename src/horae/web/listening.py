@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
@@ -126,8 +126,8 @@ async def serve(
 
 def _config(app: Application, certificate: str | None, key: str | None, crowd: Crowd) -> uvicorn.Config:
     config = uvicorn.Config(
-        Reserving(app, crowd),
-        http=type("Protocol", (PatientProtocol,), {"crowd": None if certificate else crowd}),
+        Reserving(app),
+        http=type("Protocol", (PatientProtocol,), {"crowd": crowd}),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -173,7 +173,7 @@ def make_room(connections: int) -> int:
 
 def _encrypt(config: uvicorn.Config, context: ssl.SSLContext, crowd: Crowd) -> None:
     """Has the handshake made by a protocol of ours: the event loop's counts no connection before it."""
-    spoken = config.http_protocol_class
+    spoken = cast("type[PatientProtocol]", config.http_protocol_class)
 
     def encrypted(**given: Any) -> Encrypted:
         loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ import msgspec
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from horae.errors import HoraeError, InvalidInput, RateLimited
-from horae.web.crowd import Crowd
+from horae.web.crowd import PLACE, Crowd, Place
 from horae.web.origin import UNIX
 from horae.web.problems import MEDIA_TYPE, Refused, problem
 
@@ -30,39 +30,45 @@ class PatientProtocol(H11Protocol):
 
     head_seconds = HEAD_SECONDS
     unread_seconds = UNREAD_SECONDS
-    crowd: Crowd | None
-    """Of the server that the connection is made to; None where somebody else counts it."""
+    crowd: Crowd
+    """Of the server that the connection is made to."""
+    place: Place | None = None
+    """What the connection has of the crowd. Somebody else may have counted it before it is made here."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
-        self._counted: str | None = None
+        self._counted: Place | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         address = self.client[0] if self.client else UNIX
-        if self.crowd is None:
-            self._watch_head()
-        elif self.crowd.enter(address):
-            self._counted = address
-            self._watch_head()
-        else:
+        if self.place is None:
+            self.place = self._counted = self.crowd.enter(address, transport.abort)
+        if self.place is None:
             self._refuse(429, RateLimited(f"There is no room for another connection from {address}"))
+            return
+        self.app_state = {**self.app_state, PLACE: self.place}
+        if self.place.only_health is not None:
+            self.head_seconds = min(self.head_seconds, self.crowd.seconds)
+        self._watch_head()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._note_question()
         self._watch_head()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._note_question()
         if not self.transport.is_closing() and self.conn.trailing_data[0]:
             # The beginning of the next request was there before this one's answer.
             self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop(head=True, unread=True)
-        if self.crowd is not None and self._counted is not None:
+        if self._counted is not None:
             self.crowd.leave(self._counted)
             self._counted = None
         super().connection_lost(exc)
@@ -75,6 +81,10 @@ class PatientProtocol(H11Protocol):
     def resume_writing(self) -> None:
         self._stop(unread=True)
         super().resume_writing()
+
+    def _note_question(self) -> None:
+        if self.place is not None:
+            self.place.is_asking = self.conn.their_state is not h11.IDLE and not self.transport.is_closing()
 
     def _watch_head(self) -> None:
         is_waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
