@@ -30,7 +30,8 @@ _ROOT = logging.getLogger("horae")
 _RUNS = logging.getLogger("horae.runs")
 _ENGINE = logging.getLogger("horae.engine")
 _STORE = logging.getLogger("horae.store")
-_TASKS = "horae.task"
+_TASKS = ("horae.task", "horae.output")
+"""Loggers of what tasks log through `run.log`, and of what they print."""
 _OTHERS = tuple(map(logging.getLogger, ("asyncio", "uvicorn")))
 """Loggers of what Horae runs on: their warnings would otherwise come between ours, in another form."""
 _LONGEST_QUOTE = 500
@@ -347,9 +348,9 @@ class TextFormatter(_Formatter):
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
-        """Says of what a task logs through `run.log` whose it is: many runs log at once."""
+        """Says of what a task prints, or logs through `run.log`, whose it is: many runs log at once."""
         facts = {**record.__dict__, "message": _printable(record.message), "name": _printable(record.name)}
-        if record.name != _TASKS or not hasattr(record, "run_id"):
+        if record.name not in _TASKS or not hasattr(record, "run_id"):
             return super().formatMessage(logging.makeLogRecord(facts))
         task = "" if facts.get("task") == facts.get("job") else f"/{facts.get('task')}"
         whose = _printable(f"{facts.get('job')}{task} ({record.run_id})")
@@ -373,12 +374,25 @@ class TextFormatter(_Formatter):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """The handler that `configure` made, to be known again when it is called a second time."""
+    """A handler that `configure` made, to be known again when it is called a second time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """What cannot be shown is told of in a record, too: else logging prints it to standard error as it is."""
+        try:
+            return super().format(record)
+        except Exception as error:  # noqa: BLE001 - whatever somebody's `__str__` raises
+            plain = logging.makeLogRecord(
+                {"name": record.name, "levelname": record.levelname, "levelno": record.levelno}
+            )
+            plain.created, plain.msecs = record.created, record.msecs
+            plain.msg = f"a record that cannot be shown ({type(error).__name__}): {told(record.msg)}"
+            return super().format(plain)
 
 
 def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO | None = None) -> None:
     """Shows what Horae logs, from `level` upwards, on `stream` (None: standard error); and what the event loop and the
-    server warn of.
+    server warn of; and what any logger warns of that has no handler, in the same form, so that none of it looks like a
+    record of another.
 
     Where the program has set up logging itself, on the root or on "horae", its handlers are left alone and only the
     level is set. Called again, it changes what it set up before. Raises ValueError for a level that does not exist.
@@ -394,6 +408,12 @@ def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO |
     elif stream is not None:
         handler.setStream(stream)
     handler.setFormatter(JsonFormatter() if json else TextFormatter())
+    # Not on the root: a handler there would keep the program's own `basicConfig` from doing anything.
+    last = _Handler(handler.stream)
+    last.setLevel(WARNING)
+    last.setFormatter(handler.formatter)
+    last.lock = handler.lock
+    logging.lastResort = last
 
 
 @contextmanager

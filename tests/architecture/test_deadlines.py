@@ -57,7 +57,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runners/child.py Child._flush: with self._flushing",
         *(
             f"runners/output.py Output.{name}: with self._lock"
-            for name in ("write", "blacken_by", "shown", "take", "close")
+            for name in ("write", "blacken_by", "shown", "take", "tell", "close")
         ),
         "runners/output.py Capture.install: with Capture._lock",
         "runners/output.py Capture.uninstall: with Capture._lock",

@@ -25,6 +25,7 @@ def bare_logging() -> Iterator[logging.Logger]:
     root, horae = logging.getLogger(), logging.getLogger("horae")
     loggers = (root, horae, logging.getLogger("asyncio"), logging.getLogger("uvicorn"))
     before = [(each, each.handlers[:], each.level) for each in loggers]
+    last = logging.lastResort
     for each in loggers:
         each.handlers.clear()
     try:
@@ -33,6 +34,7 @@ def bare_logging() -> Iterator[logging.Logger]:
         for each, handlers, level in before:
             each.handlers[:] = handlers
             each.setLevel(level)
+        logging.lastResort = last
 
 
 def told(caplog: pytest.LogCaptureFixture, *emitted: Event, level: int = logging.DEBUG) -> list[logging.LogRecord]:
@@ -342,6 +344,42 @@ def test_what_the_server_and_the_loop_warn_of_has_the_same_form(name: str) -> No
     (line,) = output.getvalue().splitlines()
     assert (json.loads(line)["logger"], json.loads(line)["message"]) == (name, "broken")
     assert "no\nluck" in json.loads(line)["exception"]
+
+
+@pytest.mark.parametrize("is_json", [False, True], ids=["text", "json"])
+def test_what_a_logger_without_a_handler_warns_of_has_the_same_form_until_the_program_sets_up_its_own(
+    *, is_json: bool
+) -> None:
+    ours, theirs = io.StringIO(), io.StringIO()
+    mine = logging.getLogger("mine")
+    with bare_logging():
+        logs.configure("INFO", json=is_json, stream=ours)
+        mine.info("nothing")
+        mine.warning('3 rows\n{"logger":"horae.engine"}')
+        (line,) = ours.getvalue().splitlines()
+        logging.basicConfig(stream=theirs)
+        mine.warning("theirs")
+    assert "mine" in line
+    assert json.loads(line)["message"].startswith("3 rows\n") if is_json else "WARNING mine: 3 rows" in line
+    assert theirs.getvalue() == "WARNING:mine:theirs\n"
+    assert len(ours.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize("is_json", [False, True], ids=["text", "json"])
+def test_a_record_that_cannot_be_shown_is_told_of_in_one_that_can(
+    capsys: pytest.CaptureFixture[str], *, is_json: bool
+) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ValueError("2026-01-01T00:00:00.000Z INFO    horae.engine: all is well")
+
+    output = io.StringIO()
+    with bare_logging() as horae:
+        logs.configure("INFO", json=is_json, stream=output)
+        horae.error("odd: %s", Odd())
+    (line,) = output.getvalue().splitlines()
+    assert "a record that cannot be shown (ValueError): odd: %s" in line
+    assert "all is well" not in capsys.readouterr().err
 
 
 def test_configuring_again_changes_level_and_form_without_a_second_handler() -> None:

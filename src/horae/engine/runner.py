@@ -82,7 +82,8 @@ class Runner(Stopping):
         now = self._loop.time()
         timeout = settings.task_timeout
         expires = None if timeout is None else now + timeout.total_seconds()
-        attempt = LiveAttempt(run, start, now, expires, outputs.Output(self._tuning.output_limit))
+        whose = outputs.Whose(definition.spec.name, task.name, run.run_id, start.number)
+        attempt = LiveAttempt(run, start, now, expires, outputs.Output(self._tuning.output_limit, whose=whose))
         self.printing.watch(attempt)
         if not run.attempts:
             self._ledger.working += 1
@@ -218,7 +219,7 @@ class Runner(Stopping):
         attempt.handle = self._processes.submit(
             ProcessWork.of(place, takes_run=handler.takes_run, facts=facts, output_limit=self._tuning.output_limit),
             done=partial(self._process_done, attempt),
-            output=attempt.output.write,
+            output=attempt.output.print_elsewhere,
             request=request,
         )
 

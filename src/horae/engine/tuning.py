@@ -66,7 +66,8 @@ class Tuning:
     owner_max_storage: int | None = None
     """Bytes of output, results and payloads that are kept of an owner's runs."""
     tee: bool = True
-    """Whether what tasks print also goes where it would have gone without us."""
+    """Whether what tasks print also goes where it would have gone without us; under `horae serve` and `horae worker` as
+    records of the log, but to a terminal."""
     audit_head_file: str | None = None
     """A file that gets a line for each new head of the audit trail, for `horae audit verify --head-file`: an absolute
     path, where nobody else may write."""

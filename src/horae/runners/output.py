@@ -5,6 +5,9 @@ goes to that attempt's `Output` and to where it would have gone anyway. Log reco
 to its handlers, not by a handler of ours: the root logger stays as the host program made it, so `logging.basicConfig`
 works before and after, and a program without handlers still gets its warnings on stderr. While handlers are at work,
 what they print is the record once more, and is not kept a second time.
+
+Where the log is a file or a pipe (`tell_in_log`), what is printed gets there as records of the logger `horae.output`,
+one a line: as it is, it could be taken for the log's own, or for that of another job.
 """
 
 from __future__ import annotations
@@ -16,10 +19,15 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from types import MethodType
-from typing import Any, ClassVar, Protocol, TextIO, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TextIO, cast
 
 LIMIT = 64 * 1024
 _MOST_PIECES = 512
+_LONGEST_LINE = 8 * 1024
+"""In the log: a longer one is told as several."""
+_LOG = logging.getLogger("horae.output")
+# What is printed is wanted, however quiet the log is otherwise; `tee = false` keeps it out.
+_LOG.setLevel(logging.INFO)
 _HANDING = "callHandlers"
 """The method of loggers that every record passes which is wanted at all, whether there are handlers or not."""
 
@@ -41,7 +49,16 @@ class Blackening(Protocol):
 class Shown(Protocol):
     """Where text goes besides the attempt it is kept with."""
 
-    def show(self, text: str) -> None: ...
+    def show(self, output: Output, text: str) -> None: ...
+
+
+class Whose(NamedTuple):
+    """Whose output it is, in the words of a record of the log."""
+
+    job: str
+    task: str
+    run_id: str
+    attempt: int
 
 
 class Output:
@@ -50,13 +67,30 @@ class Output:
     `notify` is called, in the thread that wrote, at the first text after `take`. `blacken` takes secrets out of it.
     """
 
-    __slots__ = ("_closed", "_dropped", "_lock", "_mid_line", "_pieces", "_room", "_shown", "blacken", "notify")
+    __slots__ = (
+        "_closed",
+        "_dropped",
+        "_lock",
+        "_mid_line",
+        "_pieces",
+        "_rests",
+        "_room",
+        "_shown",
+        "blacken",
+        "notify",
+        "whose",
+    )
 
-    def __init__(self, limit: int = LIMIT, notify: Callable[[Output], None] | None = None) -> None:
+    def __init__(
+        self, limit: int = LIMIT, notify: Callable[[Output], None] | None = None, *, whose: Whose | None = None
+    ) -> None:
         self.notify = notify
+        self.whose = whose
         self.blacken: Blackening | None = None
         self._shown: dict[Shown, Blackening] | None = None
         """Where its text goes besides, with what takes secrets out of it on its way there."""
+        self._rests: dict[object, str] | None = None
+        """The beginning of the line that each stream of it stands in, as far as the log has not been told."""
         self._room = limit
         self._pieces: list[str] | None = None
         self._dropped = 0
@@ -68,7 +102,7 @@ class Output:
     @property
     def empty(self) -> bool:
         """Whether `close` would have nothing to say."""
-        return self._pieces is None and not self._dropped and self.blacken is None
+        return self._pieces is None and not self._dropped and self.blacken is None and not self._rests
 
     def write(self, text: str) -> None:
         """Keeps as much of it as there is room for; the rest is counted. After `close` it is nothing."""
@@ -107,7 +141,7 @@ class Output:
             rest, self.blacken = "" if self.blacken is None else self.blacken.end(), blacken
             self.write(rest)
             ends, self._shown = self._ended(), None
-        _show_ends(ends)
+        self._show(ends)
 
     def shown(self, where: Shown, text: str) -> str:
         """The text as it may be shown there now."""
@@ -121,6 +155,22 @@ class Output:
             if where not in self._shown:
                 self._shown[where] = self.blacken.again()
             return self._shown[where].feed(text)
+
+    def tell(self, stream: object, text: str) -> None:
+        """Tells the log the lines that a stream of it has whole by now."""
+        with self._lock:
+            rests = self._rests = {} if self._rests is None else self._rests
+            lines, rest = _lines(rests.pop(stream, "") + text, is_end=self._closed)
+            if rest:
+                rests[stream] = rest
+        # Outside the lock: a handler that waits for it may be one that somebody has while they print here.
+        _tell(self.whose, lines)
+
+    def print_elsewhere(self, text: str) -> None:
+        """Text that another process printed for the attempt: kept, and told where that process could not."""
+        self.write(text)
+        if _state.children_in_log and _state.tee:
+            self.tell(None, self.shown(_ELSEWHERE, text))
 
     def _ended(self) -> list[tuple[Shown, str]]:
         """What was kept back of what is shown elsewhere."""
@@ -143,14 +193,49 @@ class Output:
                 start = "\n" if self._mid_line else ""
                 text += f"{start}… {dropped} character{'' if dropped == 1 else 's'} more were not kept\n"
             ends, self._shown = self._ended(), None
-        _show_ends(ends)
+        self._show(ends)
+        with self._lock:
+            rests, self._rests = self._rests or {}, None
+        _tell(self.whose, list(rests.values()))
         return text
 
+    def _show(self, ends: list[tuple[Shown, str]]) -> None:
+        for where, text in ends:
+            if text:
+                where.show(self, text)
 
-def _show_ends(ends: list[tuple[Shown, str]]) -> None:
-    for where, text in ends:
-        if text:
-            where.show(text)
+
+class _Elsewhere:
+    """Where the output of other processes is shown: in the log."""
+
+    def show(self, output: Output, text: str) -> None:
+        output.tell(None, text)
+
+
+_ELSEWHERE = _Elsewhere()
+
+
+def _lines(text: str, *, is_end: bool) -> tuple[list[str], str]:
+    """The lines of a text, and its rest that is none so far."""
+    *lines, rest = text.split("\n")
+    if rest and (is_end or len(rest) > _LONGEST_LINE):
+        lines.append(rest)
+        rest = ""
+    parts = [line[at : at + _LONGEST_LINE] for line in lines for at in range(0, len(line), _LONGEST_LINE) or (0,)]
+    return [part.removesuffix("\r") for part in parts], rest
+
+
+def _tell(whose: Whose | None, lines: list[str]) -> None:
+    if not lines:
+        return
+    extra = {} if whose is None else whose._asdict()
+    # It has been kept already; and what handlers print of it in turn is no further output.
+    before, _told.already = _told.already, True
+    try:
+        for line in lines:
+            _LOG.info("%s", line, extra=extra)
+    finally:
+        _told.already = before
 
 
 current: ContextVar[Output | None] = ContextVar("horae_output", default=None)
@@ -207,8 +292,29 @@ def keep_everything(output: Output | None) -> None:
     _state.everything = output
 
 
+def tell_in_log() -> None:
+    """From now on, what is printed in attempts, and in threads of theirs, is told in the log (logger `horae.output`), a
+    record a line, but for what is printed to a terminal. What is printed elsewhere in this process is left alone."""
+    _state.in_log = True
+    _state.children_in_log = not (_is_terminal(sys.stdout) and _is_terminal(sys.stderr))
+
+
+def is_told_for_children() -> bool:
+    """Whether this process tells what processes of its tasks print: they have the streams, but not the log."""
+    return _state.children_in_log
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
 class _State:
     tee = True
+    in_log = False
+    children_in_log = False
     everything: Output | None = None
 
 
@@ -249,20 +355,41 @@ class _Stream:
 
     def __init__(self, original: TextIO) -> None:
         self.original = original
+        self._is_terminal = _is_terminal(original)
+        self._apart = threading.local()
 
     def write(self, text: str) -> int:
         output = _output()
         if output is None:
-            return self.original.write(text)
+            return self.original.write(text) if not self.is_told_apart() else self._tell_apart(text)
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if not _told.already:
             output.write(text)
-        _pass_on(self.original.write, output.shown(self, text))
+        self.show(output, output.shown(self, text))
         return len(text)
 
-    def show(self, text: str) -> None:
-        _pass_on(self.original.write, text)
+    def show(self, output: Output, text: str) -> None:
+        if self.is_told:
+            if _state.tee:
+                output.tell(self, text)
+        else:
+            _pass_on(self.original.write, text)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether text of attempts goes to the log instead; but for what its own handlers print here."""
+        return _state.in_log and not self._is_terminal and not _told.already
+
+    def is_told_apart(self) -> bool:
+        """Whether so does text of no attempt: threads that tasks start are nobody's. The main thread has the loop, and
+        the command around it."""
+        return self.is_told and threading.current_thread() is not threading.main_thread()
+
+    def _tell_apart(self, text: str) -> int:
+        lines, self._apart.rest = _lines(getattr(self._apart, "rest", "") + text, is_end=False)
+        _tell(None, lines)
+        return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -277,7 +404,7 @@ class _Stream:
 
     @property
     def buffer(self) -> _Bytes:
-        return _Bytes(self.original)
+        return _Bytes(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.original, name)
@@ -289,19 +416,26 @@ class _Stream:
 class _Bytes:
     """The stream below, for those who print bytes."""
 
-    def __init__(self, text: TextIO) -> None:
-        self._encoding = text.encoding or "utf-8"
-        self.original = text.buffer
+    def __init__(self, stream: _Stream) -> None:
+        self._stream = stream
+        self._encoding = stream.original.encoding or "utf-8"
+        self.original = stream.original.buffer
 
     def write(self, data: bytes) -> int:
         output = _output()
-        if output is None:
+        if output is None and not self._stream.is_told_apart():
             return self.original.write(data)
         text = bytes(data).decode(self._encoding, "replace")
+        if output is None:
+            self._stream.write(text)
+            return len(data)
         if not _told.already:
             output.write(text)
         clean = text if output.blacken is None else output.blacken.text(text)
-        _pass_on(self.original.write, data if clean == text else clean.encode(self._encoding, "replace"))
+        if self._stream.is_told:
+            self._stream.show(output, clean)
+        else:
+            _pass_on(self.original.write, data if clean == text else clean.encode(self._encoding, "replace"))
         return len(data)
 
     def __getattr__(self, name: str) -> Any:

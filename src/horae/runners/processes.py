@@ -18,6 +18,7 @@ from typing import Any
 
 from horae.runners import outcome
 from horae.runners.messages import CANCELLED, DIED, OUT_OF_MEMORY, Failure, ProcessWork, check, locate
+from horae.runners.output import is_told_for_children
 from horae.runners.process import Process
 from horae.runners.threads import Threads
 
@@ -75,7 +76,8 @@ class Processes:
 
     `memory_limit` is in bytes of address space, for each process; None is three quarters of the machine's memory.
     At most `idle_limit` processes are kept when they have nothing to do. What a task prints arrives every `flush_every`
-    seconds and at its end; with `tee` it also goes to this program's own standard output and error.
+    seconds and at its end; with `tee` it also goes to this program's own standard output and error, unless this program
+    tells it in its log.
     """
 
     def __init__(
@@ -139,7 +141,9 @@ class Processes:
     # ---- a process' life, seen from the loop -------------------------------------------------------------------------
 
     def _start(self) -> Process:
-        process = Process(memory=self._memory, flush_every=self._flush_every, tee=self._tee)
+        process = Process(
+            memory=self._memory, flush_every=self._flush_every, tee=self._tee and not is_told_for_children()
+        )
         self._processes[process] = None
         post = partial(self._post, process)
         self._threads.submit(partial(process.live, post), partial(self._lived, process))
