@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from unicodedata import normalize
 
 import pytest
 from tests.sql.stage import Stage
@@ -296,6 +297,34 @@ def test_a_user_s_name_is_kept_in_one_form_and_found_in_every_and_a_job_s_is_nev
     for name in (decomposed, composed):
         town.sql(f"CREATE JOB \"{name}\" SCHEDULE = NONE AS 'SELECT 1'", name)
     assert {row[0]: row[4] for row in town.sql("SHOW JOBS", composed)} == {decomposed: composed, composed: composed}
+
+
+def test_every_statement_finds_users_and_roles_however_the_letters_of_their_names_are_written(town: Stage) -> None:
+    user, role = "jose\u0301", "caf\u00e9"
+    other = normalize("NFD", role)
+    town.sql(f'CREATE USER "{user}"; CREATE ROLE "{role}"')
+    for statement in (
+        f'GRANT CREATE JOB TO "{user}"',
+        f'GRANT "{other}" TO "{user}"',
+        f'GRANT EXECUTE JOB ON JOB pay TO "{other}"',
+        f'CREATE JOB his OWNER = "{user}" SCHEDULE = NONE RUN AS "{other}" AS \'SELECT 1\'',
+        f'ALTER USER "{user}" DISABLED',
+        f'ALTER USER "{user}" ENABLED',
+        f'ALTER USER "{user}" SET max_jobs = 7',
+    ):
+        town.sql(statement)
+    assert {row[0]: row[4] for row in town.sql("SHOW JOBS")}["his"] == normalize("NFC", user)
+    for statement in (
+        f'REVOKE EXECUTE JOB ON JOB pay FROM "{other}"',
+        f'REVOKE "{other}" FROM "{user}"',
+        f'REVOKE CREATE JOB FROM "{user}"',
+        "DROP JOB his",
+        f'DROP ROLE IF EXISTS "{other}"',
+        f'DROP USER IF EXISTS "{user}"',
+    ):
+        town.sql(statement)
+    assert (normalize("NFC", user),) not in town.behind.rows("SELECT user_name FROM sys.users")
+    assert (role,) not in town.behind.rows("SELECT role_name FROM sys.roles")
 
 
 @pytest.mark.parametrize("name", ["ann\n", " ann", "ann\u200b", "ann\x00", "\u202eann", ""])

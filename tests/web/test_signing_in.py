@@ -132,6 +132,25 @@ def test_one_s_own_password_takes_the_old_one_and_another_ends_every_session_and
     assert [row["name"] for row in guarded.trail("TOKEN_REVOKED") if row["actor"] == name] == [name]
 
 
+def test_a_name_is_one_however_its_letters_are_written_also_where_one_s_own_takes_more(on_both: Served) -> None:
+    decomposed, composed = "jose\u0301", "jos\u00e9"
+    on_both.user("head", is_admin=True)
+    on_both.user(decomposed, is_admin=True)
+    with on_both.client() as client:
+        for name in (decomposed, composed):
+            headers = signed_in(client, name)
+            taken = client.patch(f"/api/v1/users/{name}", json={"password": "taken over"}, headers=headers)
+            assert (taken.status_code, taken.json()["code"]) == (403, "access_denied"), "not without the old one"
+        headers = signed_in(client, "head")
+        for name in (decomposed, composed):
+            made = client.post("/api/v1/tokens", json={"user": name}, headers=headers)
+            assert (made.status_code, made.json()["token"]["user"]) == (201, composed)
+            assert client.get("/api/v1/tokens", params={"user": name}, headers=headers).json()["tokens"]
+        assert client.patch(f"/api/v1/users/{decomposed}", json={"is_admin": False}, headers=headers).status_code == 200
+        assert client.delete(f"/api/v1/users/{decomposed}", headers=headers).status_code == 200
+        assert composed not in {each["name"] for each in client.get("/api/v1/users", headers=headers).json()["users"]}
+
+
 @pytest.mark.parametrize("is_admin", [False, True], ids=["user", "administrator"])
 def test_old_passwords_are_tried_so_often_whatever_the_surface_and_session(
     guarded: Served, monkeypatch: pytest.MonkeyPatch, *, is_admin: bool

@@ -10,6 +10,7 @@ from typing import Any
 
 from horae.core.access import Grant, ObjectKind, Privilege, Proof, proof_for_password, quoted
 from horae.core.ids import checked_name
+from horae.core.likeness import normal
 from horae.core.shares import parse_limits
 from horae.errors import Conflict, InvalidInput, RateLimited, SecretError, StoreReadOnly, shown
 from horae.security import passwords
@@ -88,6 +89,9 @@ class People:
             raise InvalidInput(
                 "An old password, and tokens to revoke, are for a change of the password", hint="Give a new one too."
             )
+        if normal(name) != name and (found := await self._vault.principal(name)) is not None:
+            # Whose it is decides what it takes: one's own is no other's for being written otherwise.
+            name = found.name
         own = name == self._by and is_admin is None and is_enabled is None and not limits
         if not own:
             await self._gate.require_admin(f"change the user {shown(name)}")

@@ -34,6 +34,7 @@ from horae.store.board import (
     Tally,
     VersionRecord,
 )
+from horae.store.checking import kept_name
 from horae.store.definitions import Compiled
 from horae.store.operating import run_not_found
 from horae.store.reading import job_records, run_records
@@ -79,6 +80,8 @@ class Boarded(Transacting):
         chosen = _chosen_jobs(asked)
         page: dict[str, Any] = {"limit": asked.limit, "offset": asked.offset}
         async with self._looking() as work:
+            if asked.owner is not None:
+                chosen["owner"] = str(user_uuid(await kept_name(work, asked.owner)))
             if asked.sort == "name":
                 statement = "jobs_by_name_down" if asked.descending else "jobs_by_name"
             else:
@@ -285,7 +288,7 @@ def _chosen_jobs(asked: JobsAsked) -> dict[str, Any]:
     return {
         "state": None if asked.state is None else str(asked.state),
         "namespace": ids.checked_text(asked.namespace, "namespace"),
-        "owner": None if asked.owner is None else str(user_uuid(asked.owner)),
+        "owner": None,
         "tag": asked.tag,
         "search": asked.search.lower() if asked.search else None,
         "plain": None if not asked.search else asked.search.isascii(),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from horae.core.access import LOCAL_NAME
 from horae.core.dependency import check_graph
 from horae.core.job import JobSpec
+from horae.core.likeness import normal
 from horae.errors import InvalidDefinition, PrincipalNotFound, shown
 from horae.store.definitions import build
 from horae.store.work import Work
@@ -15,6 +17,32 @@ from horae.store.work import Work
 
 def principal_not_found(name: str, what: str = "user or role") -> PrincipalNotFound:
     return PrincipalNotFound(f"No {what} {shown(name)}", hint="Create it first, or check its name.")
+
+
+async def kept_names(work: Work, names: Iterable[str], *, is_role: bool | None = None) -> list[str]:
+    """Names of users and roles (or of one kind of them) as the catalog has them: the very one, which a release before
+    normal forms may have kept, or else its normal form. In their order."""
+    given = list(names)
+    odd = sorted({name for name in given if normal(name) != name})
+    rows = await work.transaction.rows("find_principals", names=odd) if odd else []
+    known = {row[0] for row in rows if is_role is None or bool(row[2]) is is_role}
+    return [name if name in known else normal(name) for name in given]
+
+
+async def kept_name(work: Work, name: str, *, is_role: bool = False) -> str:
+    return (await kept_names(work, [name], is_role=is_role))[0]
+
+
+async def with_kept_names(work: Work, specs: Sequence[JobSpec]) -> list[JobSpec]:
+    """Definitions whose owners, and the roles they run as, are named as the catalog has them."""
+    owners = await kept_names(work, [spec.owner or "" for spec in specs], is_role=False)
+    roles = await kept_names(work, [spec.run_as or "" for spec in specs], is_role=True)
+    return [
+        spec
+        if (owner, role) == (spec.owner or "", spec.run_as or "")
+        else replace(spec, owner=owner or None, run_as=role or None)
+        for spec, owner, role in zip(specs, owners, roles, strict=True)
+    ]
 
 
 async def check_pools(work: Work, specs: Sequence[JobSpec], defaults: Mapping[str, Any]) -> None:

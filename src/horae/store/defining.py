@@ -95,6 +95,7 @@ class Definer:
             # Two definers that each close half a cycle must see one another.
             await work.transaction.rows("lock_dependencies")
         jobs = {job.name: job for job in await work.lock_rows([ids.job_key(spec.name) for spec in specs])}
+        specs = await checking.with_kept_names(work, specs)
         specs = [self._stated(spec, jobs.get(spec.name)) for spec in specs]
         # What a program says again, as it does at every start, need not be read to know that it is the same.
         repeated = {spec.name for spec in specs if self._repeats(spec, jobs.get(spec.name))}

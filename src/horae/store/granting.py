@@ -15,7 +15,7 @@ from horae.core.likeness import normal, resembled
 from horae.core.throttle import OLD_PASSWORDS, Left
 from horae.errors import AlreadyExists, Conflict, InUse, shown
 from horae.store import sharing
-from horae.store.checking import check_owners, principal_not_found
+from horae.store.checking import check_owners, kept_name, kept_names, principal_not_found
 from horae.store.driver import RoleChange, Row
 from horae.store.rows import moment
 from horae.store.vault import RoleRecord, UserRecord
@@ -30,7 +30,7 @@ _KNOWN = frozenset(Privilege)
 
 
 async def principal(work: Work, name: str) -> Principal | None:
-    found = await _either(work, "read_users", name)
+    found = await work.transaction.rows("read_users", name=await kept_name(work, name))
     if not found:
         return None
     uuid, name, is_admin, state, _, _ = found[0]
@@ -46,26 +46,20 @@ async def principal(work: Work, name: str) -> Principal | None:
     )
 
 
-async def _either(work: Work, statement: str, name: str) -> list[Row]:
-    """Under the very name, which a release before this one may have kept, or under its normal form."""
-    found = await work.transaction.rows(statement, name=name)
-    return found if found or normal(name) == name else await work.transaction.rows(statement, name=normal(name))
-
-
 async def role_grants(work: Work, name: str) -> frozenset[Grant] | None:
-    found = await work.transaction.rows("read_roles", name=name)
+    found = await work.transaction.rows("read_roles", name=await kept_name(work, name, is_role=True))
     if not found:
         return None
     return frozenset((await _grants(work, [found[0][0]])).get(found[0][0], ()))
 
 
 async def password_hash(work: Work, name: str) -> str | None:
-    found = await _either(work, "read_password", name)
+    found = await work.transaction.rows("read_password", name=await kept_name(work, name))
     return None if not found else found[0][0]
 
 
 async def take_password_try(work: Work, name: str) -> float:
-    uuid = str(user_uuid(name))
+    uuid = str(user_uuid(await kept_name(work, name)))
     # Of those who try at once, the second waits for the first.
     for tries, at in await work.transaction.rows("lock_tries", user=uuid, burst=OLD_PASSWORDS.burst):
         left, wait = OLD_PASSWORDS.take(Left(tries, at / 1000), work.now / 1000)
@@ -139,6 +133,7 @@ async def alter_user(
     is_enabled: bool | None,
 ) -> None:
     await work.transaction.rows("lock_people")
+    name = await kept_name(work, name)
     uuid = str(user_uuid(name))
     found = await work.transaction.rows("lock_user", user=uuid)
     if not found:
@@ -170,6 +165,7 @@ async def alter_user(
 
 async def drop_user(work: Work, name: str, by: str) -> None:
     await work.transaction.rows("lock_people")
+    name = await kept_name(work, name)
     if name == LOCAL_NAME:
         raise _always_there()
     uuid = str(user_uuid(name))
@@ -199,6 +195,7 @@ async def create_role(work: Work, name: str, description: str, by: str) -> None:
 
 async def drop_role(work: Work, name: str, by: str) -> None:
     await work.transaction.rows("lock_people")
+    name = await kept_name(work, name, is_role=True)
     uuid = str(role_uuid(name))
     if not await work.transaction.rows("lock_role", role=uuid):
         raise principal_not_found(name, "role")
@@ -255,6 +252,7 @@ def _always_there() -> InUse:
 async def grant(work: Work, grants: Sequence[Grant], to: Sequence[str], by: str) -> int:
     """Only what is new is told to the database; every one asked for is told to the audit."""
     await work.transaction.rows("lock_people")
+    to = await kept_names(work, to)
     known = await _principals(work, to)
     present = await _grants(work, sorted(known.values()))
     new = 0
@@ -273,6 +271,7 @@ async def grant(work: Work, grants: Sequence[Grant], to: Sequence[str], by: str)
 
 async def revoke(work: Work, grants: Sequence[Grant], of: Sequence[str], by: str) -> int:
     await work.transaction.rows("lock_people")
+    of = await kept_names(work, of)
     known = await _principals(work, of)
     present = await _grants(work, sorted(known.values()))
     gone = 0
@@ -324,6 +323,7 @@ async def remove_members(work: Work, roles: Sequence[str], users: Sequence[str],
 
 async def _pairs(work: Work, roles: Sequence[str], users: Sequence[str]) -> Mapping[tuple[str, str], tuple[str, str]]:
     await work.transaction.rows("lock_people")
+    roles, users = await kept_names(work, roles, is_role=True), await kept_names(work, users, is_role=False)
     rows = await work.transaction.rows("find_principals", names=sorted({*roles, *users}))
     uuids = {(name, bool(is_role)): uuid for name, uuid, is_role in rows}
     for names, is_role, what in ((roles, True, "role"), (users, False, "user")):

@@ -13,7 +13,7 @@ from horae.core import shares
 from horae.core.access import LOCAL_NAME, user_uuid
 from horae.core.shares import Claimant, Limits, Use
 from horae.errors import InvalidInput, OwnerLimitReached, shown
-from horae.store.checking import principal_not_found
+from horae.store.checking import kept_name, principal_not_found
 from horae.store.room import AGAIN, Candidates, Room
 from horae.store.rows import optional_json
 from horae.store.vault import ShareRecord
@@ -150,6 +150,7 @@ async def set_limits(work: Work, name: str, changes: Mapping[str, int | None], b
     """Limits of a user's own: None takes one back, UNLIMITED lifts the system's."""
     if name == LOCAL_NAME:
         raise InvalidInput(f"The user {LOCAL_NAME} has no limits", hint="Whoever opens the store is the administrator.")
+    name = await kept_name(work, name)
     uuid = str(user_uuid(name))
     if not await work.transaction.rows("lock_user", user=uuid):
         raise principal_not_found(name, "user")

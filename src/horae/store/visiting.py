@@ -15,7 +15,7 @@ from horae.core import ids
 from horae.core.access import user_uuid
 from horae.core.instant import rfc3339
 from horae.errors import AlreadyExists, Conflict, NotFound, StoreConflict, shown
-from horae.store.checking import principal_not_found
+from horae.store.checking import kept_name, principal_not_found
 from horae.store.driver import KeyTaken
 from horae.store.rows import length, milliseconds, moment, optional_milliseconds, optional_moment
 from horae.store.transacting import Transacting
@@ -61,7 +61,7 @@ class Visited(Transacting):
         expires = optional_milliseconds(expires_at)
         try:
             async with self._work() as work:
-                owner = await _user(work, user)
+                user, owner = await _user(work, user)
                 token = str(ids.uuid7(work.now, os.urandom(10)))
                 await work.transaction.rows(
                     "insert_token", token=token, user=owner, hash=token_hash, label=label, expires=expires
@@ -75,7 +75,7 @@ class Visited(Transacting):
 
     async def tokens(self, user: str | None = None) -> tuple[TokenRecord, ...]:
         async with self._looking() as work:
-            owner = None if user is None else str(user_uuid(user))
+            owner = None if user is None else str(user_uuid(await kept_name(work, user)))
             return await _tokens(work, user=owner, token=None)
 
     async def revoke_token(self, token_id: str, *, by: str = "local") -> TokenRecord:
@@ -100,7 +100,7 @@ class Visited(Transacting):
     async def open_session(self, user: str, session_hash: str, *, lasts: timedelta) -> datetime:
         try:
             async with self._work() as work:
-                owner = await _user(work, user)
+                _, owner = await _user(work, user)
                 await work.transaction.rows("end_old_sessions")
                 expires = work.now + (length(lasts) or 0)
                 await work.transaction.rows("insert_session", hash=session_hash, user=owner, expires=expires)
@@ -168,11 +168,12 @@ class Visited(Transacting):
             return len(await work.transaction.rows("forget_answers", before=before))
 
 
-async def _user(work: Work, name: str) -> str:
-    """The uuid of a user who is there, and stays until this transaction ends."""
+async def _user(work: Work, name: str) -> tuple[str, str]:
+    """Name and uuid of a user who is there, and stays until this transaction ends."""
+    name = await kept_name(work, name)
     if not await work.transaction.rows("lock_users", names=[name]):
         raise principal_not_found(name, "user")
-    return str(user_uuid(name))
+    return name, str(user_uuid(name))
 
 
 async def _tokens(work: Work, **chosen: Any) -> tuple[TokenRecord, ...]:
