@@ -50,6 +50,18 @@ def test_a_new_catalog_and_all_beside_it_is_for_its_owner_alone(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("_by_any_umask")
+def test_a_new_catalog_behind_a_link_is_for_its_owner_alone(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "near.db").symlink_to("there/real.db")
+    (tmp_path / "horae.db").symlink_to("near.db")
+    assert {name: mode for name, mode in modes_at_work(tmp_path).items() if name.startswith("real.db")} == {
+        "real.db": "0600",
+        "real.db-wal": "0600",
+        "real.db-shm": "0600",
+    }
+
+
+@pytest.mark.usefixtures("_by_any_umask")
 def test_a_group_shares_a_catalog_where_the_configuration_says_so(tmp_path: Path) -> None:
     file = tmp_path / "horae.toml"
     file.touch(mode=0o600)

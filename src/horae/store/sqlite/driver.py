@@ -108,8 +108,8 @@ class SqliteDriver:
         self._version = self._data_version()
 
     def _create(self) -> None:
-        # Before SQLite does, which would let everybody read it.
-        file = Path(self.path)
+        # Before SQLite does, which would let everybody read it; also where a link leads to what is not there yet.
+        file = Path(os.path.realpath(self.path))
         if not os.path.lexists(file):
             # Where that cannot be done, SQLite says why.
             with suppress(OSError):
