@@ -281,6 +281,16 @@ def test_a_name_that_looks_like_another_s_is_another_name(town: Stage, name: str
     [
         *("Local", "LOCAL", "loc\u0430l", "\u04cfocal", "\uff4cocal", "Iocal", "l0cal", "loca1", "lo\u0301cal"),
         *("System", "\u0455ystem", "5ystem", "k\u0435eper", "Keeper", "hor\u03b1e", "HORAE"),
+        *(
+            "loc\u0251l",
+            "\u01c0ocal",
+            "\ua4e1ocal",
+            "\u0142ocal",
+            "\u13de\u13be\u13df\u13aa\u13de",
+            "\uab8borae",
+            "systern",
+        ),
+        *("\uff29ocal", "\u0397\u039fR\u0391\u0395", "\u041dorae", "s\u03a5stem", "syste\u039c", "l\u00f8cal"),
     ],
 )
 def test_nobody_is_called_by_a_name_that_looks_like_one_that_horae_goes_by(quiet_town: Stage, name: str) -> None:
