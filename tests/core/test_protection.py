@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from horae.core.external import ExternalPolicy, Sandbox
+from horae.core.external import ExternalPolicy, Sandbox, exchangeable
 from horae.core.protection import Guarded, Standing, in_words, protections
 from horae.errors import InvalidConfiguration
 
@@ -47,6 +47,30 @@ def test_a_store_on_a_server_is_kept_by_its_password_alone(sandbox: Sandbox) -> 
     assert asks == ("the store on PostgreSQL", "by its password", "")
     assert takes == ("the store on PostgreSQL, whose server asks the node for no password", None, "")
     assert len(protections(policy, Standing(True, False, True, ()))) == 1
+
+
+@pytest.mark.parametrize("sandbox", list(Sandbox))
+def test_nothing_keeps_a_file_that_lies_where_programs_write(sandbox: Sandbox) -> None:
+    policy = ExternalPolicy(sandbox=sandbox, user="nobody")
+    inside = KEY._replace(exchangeable=True)
+    found = protections(policy, Standing(False, False, True, (inside,)))
+    assert found[-1] == ("the master key", None, "")
+
+
+@pytest.mark.parametrize(
+    ("own", "directory", "found"),
+    [
+        (("/srv/work/data/horae.db",), "/srv/work", "/srv/work/data/horae.db"),
+        (("/etc/key", "/srv/work/horae.db"), "/srv/work/", "/srv/work/horae.db"),
+        (("/srv/workshop/horae.db", "/srv/horae.db"), "/srv/work", None),
+        (("/srv/horae.db",), "/", "/srv/horae.db"),
+        (("/srv/horae.db",), None, None),
+    ],
+)
+def test_a_file_in_or_below_the_working_directory_could_be_exchanged(
+    own: tuple[str, ...], directory: str | None, found: str | None
+) -> None:
+    assert exchangeable(own, directory) == found
 
 
 def test_what_programs_need_cannot_be_hidden_from_them() -> None:

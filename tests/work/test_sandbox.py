@@ -130,6 +130,39 @@ def test_what_the_machine_here_cannot_give_doctor_says_before_any_node_runs(
     at_work(make(home), look)
 
 
+@pytest.mark.parametrize("how", ["below", "link"])
+def test_programs_wait_where_they_work_in_a_folder_that_holds_something_of_the_node_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    wrapper = tmp_path / "bwrap"
+    wrapper.write_text(BUBBLEWRAP)
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(tmp_path))
+    work, data = tmp_path / "work", tmp_path / "work" / "data"
+    data.mkdir(parents=True)
+    home = Place("sqlite", str(data / "horae.db"))
+    inside = f"{data}/horae.db"
+    if how == "link":
+        home = Place("sqlite", str(tmp_path / "horae.db"))
+        file = Path(configured(tmp_path))
+        (tmp_path / "master.key").rename(tmp_path / "real.key")
+        (work / "master.key").symlink_to(tmp_path / "real.key")
+        (tmp_path / "master.key").symlink_to(work / "master.key")
+        inside = f"{work}/master.key"
+    file = Path(configured(tmp_path, external(sandbox="namespaces", working_directory=str(work))))
+    app = make(home, str(file), node="alpha")
+
+    async def body() -> None:
+        await app.sql(JOB)
+        await waits_for(app, "sandbox")
+        (run,) = await app.runs("tidy")
+        assert f'could exchange "{inside}"' in (run.waiting_detail or "")
+        examined = await examine_store(home.url, load_configuration(str(file)))
+        assert any(f'could exchange "{inside}"' in each.message for each in examined.findings)
+
+    at_work(app, body)
+
+
 def test_doctor_names_the_jobs_that_set_variables_which_are_not_allowed_here(home: Place, tmp_path: Path) -> None:
     configuration = load_configuration(configured(tmp_path, external(environment=["APP_*"])))
     app = make(home)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from horae.app.guarding import exposed, protected
+from horae.app.guarding import exposed, guarded, protected
 from horae.app.stores import open_present
 from horae.app.tools import Toolbox
 from horae.config import Configuration
@@ -52,7 +52,7 @@ async def surroundings(
         keys = (await toolbox.keyring()).ids
     except HoraeError as error:
         fault = error.message
-    trouble = await programs_refused(configuration.external, store)
+    trouble = await programs_refused(guarded(configuration, store), store)
     schema = migrations(store.driver.dialect)[-1].number
     known = {
         "schema": schema,

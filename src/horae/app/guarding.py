@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePath
 from stat import S_IMODE
 
 from horae.config import Configuration
-from horae.core.external import ExternalPolicy, Sandbox
+from horae.core.external import ExternalPolicy, Sandbox, exchangeable
 from horae.core.protection import Exposed, Guarded, Protection, Standing, in_words, protections
 from horae.errors import CommandRefused
-from horae.runners.sandbox import CommandWork, identity, may_read
+from horae.runners.sandbox import CommandWork, identity, may_read, real_working_directory
 from horae.security.access import Kept
 from horae.security.concealing import is_concealed
 from horae.store.sqlite.driver import SqliteDriver
 
 _log = logging.getLogger("horae.engine")
+_MOST_LINKS = 40
+"""As many as the kernel follows."""
 _BESIDE = ("-wal", "-shm", "-journal", "-nodes")
 
 
 def own_files(configuration: Configuration, vault: Kept) -> tuple[Guarded, ...]:
-    """The files that give away the catalog or its secrets, absolute; whether or not they are there."""
+    """The files that give away the catalog or its secrets, links resolved; whether or not they are there."""
+    who, directory = _who(configuration.external), real_working_directory(configuration.external)
+    return tuple(
+        Guarded(what, os.path.realpath(path), may_read(path, who), exchangeable(_ways(path), directory) is not None)
+        for what, path in _named(configuration, vault)
+    )
+
+
+def guarded(configuration: Configuration, vault: Kept) -> ExternalPolicy:
+    """The policy for programs, which knows of the node's own files."""
+    own = {way for _, path in _named(configuration, vault) for way in _ways(path)}
+    return replace(configuration.external, own=tuple(sorted(own)))
+
+
+def _named(configuration: Configuration, vault: Kept) -> list[tuple[str, str]]:
+    """What each of them is, and its path as it is written."""
     keys = configuration.secrets
     found = [("the master key", each) for each in (keys.key_file, *keys.older_key_files) if each is not None]
     if configuration.source is not None:
@@ -31,14 +50,13 @@ def own_files(configuration: Configuration, vault: Kept) -> tuple[Guarded, ...]:
     driver = getattr(vault, "driver", None)
     if isinstance(driver, SqliteDriver) and driver.path != ":memory:":
         found += [("the store", f"{driver.path}{ending}") for ending in ("", *_BESIDE)]
-    who = _who(configuration.external)
-    return tuple(Guarded(what, path, may_read(path, who)) for what, path in _absolute(found))
+    return found
 
 
 def exposed(configuration: Configuration, vault: Kept) -> tuple[Exposed, ...]:
     """The node's own files that others than their owner and group may read or write, folders on the way considered."""
     found = []
-    for what, path, _ in own_files(configuration, vault):
+    for what, path, *_ in own_files(configuration, vault):
         if what == "the configuration" and not (configuration.connections or configuration.server.store):
             continue  # nothing in it is secret; one that others may write is refused when it is read
         try:
@@ -59,7 +77,8 @@ def protected(configuration: Configuration, vault: Kept) -> tuple[Protection, ..
     closed = is_concealed() or not configuration.secrets.debuggable
     files: dict[str, Guarded] = {}
     for each in own_files(configuration, vault):
-        if each.what not in files or each.readable:
+        other = files.get(each.what)
+        if other is None or (each.exchangeable, each.readable) > (other.exchangeable, other.readable):
             files[each.what] = each
     standing = Standing(user == os.geteuid(), user == 0, closed, tuple(files.values()), _asks_password(vault))
     return protections(policy, standing)
@@ -84,8 +103,16 @@ def told_protections(configuration: Configuration, vault: Kept) -> str:
     return in_words(configuration.external, protected(configuration, vault))
 
 
-def _absolute(files: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(what, os.path.realpath(path)) for what, path in files]
+def _ways(path: str) -> Iterator[str]:
+    """Where a file is, and where each link is that leads to it: by moving one of those, too, another is put there."""
+    at = PurePath(os.path.abspath(path))  # noqa: PTH100 - the path is text throughout
+    for _ in range(_MOST_LINKS):
+        link = next((each for each in (*reversed(at.parents), at) if os.path.islink(each)), None)  # noqa: PTH114
+        if link is None:
+            break
+        yield str(link)
+        at = PurePath(os.path.normpath(link.parent / os.readlink(link) / at.relative_to(link)))  # noqa: PTH115
+    yield os.path.realpath(path)
 
 
 def _who(policy: ExternalPolicy) -> tuple[int, int, list[int]] | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-from horae.app.guarding import own_files
+from horae.app.guarding import guarded
 from horae.config import KEY_VARIABLE, Configuration, Connection, KeySources, load_configuration
 from horae.core.external import ExternalPolicy
 from horae.engine.tools import Kept, Target, Tools
@@ -130,8 +130,7 @@ class Toolbox:
         policy = self._configuration.external
         if policy.enabled:
             self._conceal()
-            own = tuple(each.path for each in own_files(self._configuration, vault))
-            policy = replace(policy, hidden=(*policy.hidden, *own))
+            policy = guarded(self._configuration, vault)
         return Tools(vault, self.keyring, policy, connections, obeys_system)
 
     def _conceal(self) -> None:

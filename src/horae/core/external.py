@@ -6,7 +6,7 @@ Nothing is allowed until somebody says so: `enabled` is off, and even then a pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
@@ -93,6 +93,10 @@ class ExternalPolicy:
     hidden: tuple[str, ...] = ()
     """Files and folders that programs in namespaces do not see, besides the node's own: configuration, keys, store."""
 
+    own: tuple[str, ...] = ()
+    """Where the node's own files are, and every link that leads to one. No setting: whoever starts programs finds them
+    (`app.guarding`)."""
+
     def __post_init__(self) -> None:
         put = object.__setattr__
         for name in ("enabled", "allow_shell"):
@@ -138,6 +142,13 @@ class ExternalPolicy:
             inside = next((each for each in needed if _below(each, path)), None)
             if inside is not None:
                 raise _wrong("hidden", path, f"programs need {shown(inside)}, which it would hide")
+
+
+def exchangeable(own: Iterable[str], directory: str | None) -> str | None:
+    """The first of the node's own files that programs with this working directory, its links resolved, could exchange
+    for one of theirs. In a folder that they may write to they may move each folder, with what lies hidden in it, and
+    put another there; and make what is not there yet, such as a journal."""
+    return None if directory is None else next((each for each in own if _below(each, directory)), None)
 
 
 def _below(path: str, folder: str) -> bool:

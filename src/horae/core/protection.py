@@ -17,6 +17,8 @@ class Guarded(NamedTuple):
     path: str
     readable: bool
     """Whether its mode lets whoever programs run as read it."""
+    exchangeable: bool = False
+    """Whether it lies where programs write, so that nothing keeps them from exchanging it."""
 
 
 class Exposed(NamedTuple):
@@ -49,12 +51,15 @@ class Protection(NamedTuple):
     what: str
     by: str | None
     path: str = ""
+    """Of a file that its mode could keep."""
 
 
 def protections(policy: ExternalPolicy, standing: Standing) -> tuple[Protection, ...]:
     """What keeps each thing of the node's own from the programs that it starts."""
     found = [Protection("the node's memory and environment", _memory(policy, standing))]
-    found += [Protection(each.what, _file(policy, each), each.path) for each in standing.files]
+    found += [
+        Protection(each.what, _file(policy, each), "" if each.exchangeable else each.path) for each in standing.files
+    ]
     if standing.asks_password is not None:
         asks = standing.asks_password
         what = "the store on PostgreSQL" + ("" if asks else ", whose server asks the node for no password")
@@ -85,6 +90,8 @@ def _memory(policy: ExternalPolicy, standing: Standing) -> str | None:
 
 
 def _file(policy: ExternalPolicy, file: Guarded) -> str | None:
+    if file.exchangeable:
+        return None
     if policy.sandbox is Sandbox.NAMESPACES:
         return "hidden"
     return None if file.readable else "by its mode"

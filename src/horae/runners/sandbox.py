@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from horae.core.environment import denial, handed_on
-from horae.core.external import SAFE_PATH, ExternalPolicy, Sandbox
+from horae.core.external import SAFE_PATH, ExternalPolicy, Sandbox, exchangeable
 from horae.errors import CommandRefused, shown
 from horae.runners.confine import FIRST_SECRET
 
@@ -200,6 +200,11 @@ def places(work: CommandWork, policy: ExternalPolicy, scratch: str) -> Places:
     return Places(directory, below, stdout, stderr)
 
 
+def real_working_directory(policy: ExternalPolicy) -> str | None:
+    """Where links lead to from the working directory; None: each attempt has one of its own."""
+    return None if policy.working_directory is None else os.path.realpath(policy.working_directory)
+
+
 def _inside(what: str, path: str, directories: tuple[str, str], *, is_file: bool = False) -> tuple[str, ...]:
     """The names that lead from the working directory to `path`; as it is written, since links are not followed."""
     given = PurePosixPath(path)
@@ -244,7 +249,7 @@ def wrapper(policy: ExternalPolicy, who: Identity | None, place: Places, program
 
 def hidden(policy: ExternalPolicy) -> list[str]:
     """What a command in namespaces does not see, by the paths that it is reached by once links are resolved."""
-    return sorted({os.path.realpath(each) for each in policy.hidden})
+    return sorted({os.path.realpath(each) for each in (*policy.hidden, *policy.own)})
 
 
 _NAMESPACES = (
@@ -277,7 +282,17 @@ def _lacking(policy: ExternalPolicy, who: Identity | None) -> Trouble | None:
             f'Programs need a user of their own (sandbox = "user"), but {name} is the user of this node itself',
             "Start the node as root, and name another user under [external] in the configuration.",
         )
-    if policy.sandbox is not Sandbox.NAMESPACES:
+    if policy.sandbox is Sandbox.NONE:
+        return None
+    directory = real_working_directory(policy)
+    open_file = exchangeable(policy.own, directory)
+    if open_file is not None:
+        return Trouble(
+            f"Programs could exchange {shown(open_file)}, one of this node's own files: it lies in the directory where "
+            f"they work, {shown(directory)}",
+            "Give programs a working_directory under [external] that holds nothing of the node's own, at any depth.",
+        )
+    if policy.sandbox is Sandbox.USER:
         return None
     found = shutil.which("bwrap", path=BUBBLEWRAP_PLACES)
     trouble = "bubblewrap (bwrap) is not installed" if found is None else _trouble(found, _frozen(who))
