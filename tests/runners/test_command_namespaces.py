@@ -75,6 +75,23 @@ def test_a_sandbox_by_user_is_another_user_than_the_node_s_or_nothing_starts(pla
 
 
 @needs_bubblewrap
+def test_it_is_known_whether_a_program_that_failed_had_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.allow(sandbox="namespaces")
+    failed = place.sh("ls /proc/self/fd | wc -l; exit 3")
+    assert (failed.result.status, failed.result.has_begun) == (3, True)
+    assert place.sh("kill -9 $$").result.has_begun
+    # The descriptor that tells it is not the program's: beside its own three, only that of the list is open.
+    assert failed.lines == ["4"]
+    broken = place.root / "broken"
+    broken.mkdir()
+    (broken / "bwrap").write_text('#!/bin/sh\ncase "$*" in *status-fd*) exit 1;; esac\n')
+    (broken / "bwrap").chmod(0o755)
+    monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(broken))
+    ended = place.sh("true")
+    assert (ended.result.status, ended.result.has_begun) == (1, False)
+
+
+@needs_bubblewrap
 def test_no_other_process_is_to_be_seen(place: Place) -> None:
     place.allow(sandbox="namespaces")
     ended = place.sh(f"[ -e /proc/{os.getpid()}/environ ] && echo visible; ls -d /proc/[0-9]* | wc -l")

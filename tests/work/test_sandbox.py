@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.engine.world import ended
+from tests.runners.commands import needs_bubblewrap
 from tests.store.catalogs import Place
 from tests.work.world import at_work, configured, external, make, prepared, until
 
@@ -15,7 +16,7 @@ from horae.app.checkup import examine_store
 from horae.config import load_configuration
 from horae.control.wait_facts import stuck_now
 from horae.core.needs import EXTERNAL
-from horae.events import SandboxMissing
+from horae.events import RunReleased, SandboxMissing
 from horae.runners import sandbox
 
 BUBBLEWRAP = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
@@ -74,6 +75,60 @@ def test_without_its_sandbox_a_program_waits_says_what_to_install_and_starts_onc
         report = await ended(app, run_id)
         assert report.outcome == "COMPLETED", str(report)
         assert report.tasks[0].result["sandbox"] == "namespaces"
+
+    at_work(app, body)
+
+
+def test_a_sandbox_that_stops_working_costs_no_run_a_try(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = tmp_path / "bwrap"
+
+    def put(text: str) -> None:
+        """In one step: the node may start it at any time."""
+        (tmp_path / "new").write_text(text)
+        (tmp_path / "new").chmod(0o755)
+        (tmp_path / "new").rename(wrapper)
+
+    put(BUBBLEWRAP)
+    monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(tmp_path))
+    app = make(place, configured(tmp_path, external(sandbox="namespaces")), node="alpha")
+    told: list[object] = []
+    app.events.listen(told.append)
+
+    async def body() -> None:
+        await app.sql(JOB)
+        (run,) = await app.runs("tidy")
+        assert (await ended(app, run.run_id)).outcome == "COMPLETED"
+        put("#!/bin/sh\necho no namespaces any more >&2\nexit 1\n")
+        ((second, _),) = await app.sql("EXECUTE JOB tidy")
+        assert await waits_for(app, "sandbox") == second
+        (waiting, _) = await app.runs("tidy")
+        assert waiting.state == "PENDING"
+        assert "no namespaces any more" in (waiting.waiting_detail or "")
+        assert [each.run_id for each in told if isinstance(each, RunReleased)] == [second]
+        assert len([each for each in told if isinstance(each, SandboxMissing)]) == 1
+        put(BUBBLEWRAP)
+        report = await ended(app, second)
+        assert report.outcome == "COMPLETED", str(report)
+        # With RETRY = NONE, one that counted would have been the last.
+        assert [str(each.state) for each in report.tasks[0].attempts] == ["CANCELLED", "SUCCESS"]
+
+    at_work(app, body)
+
+
+@needs_bubblewrap
+def test_programs_wait_where_what_is_hidden_leaves_nothing_to_start_them_with(home: Place, tmp_path: Path) -> None:
+    app = make(
+        home,
+        configured(tmp_path, external(sandbox="namespaces", hidden=["/usr"], commands=["/bin/echo"])),
+        node="alpha",
+    )
+
+    async def body() -> None:
+        await app.sql(JOB)
+        await waits_for(app, "sandbox")
+        assert "bubblewrap does not work here" in ((await app.runs("tidy"))[0].waiting_detail or "")
 
     at_work(app, body)
 

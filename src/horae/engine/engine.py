@@ -255,7 +255,7 @@ class Engine:
     async def _describe_abilities(self) -> None:
         """Reports handlers that this node has learned since, which others would take for gone, and whether it can start
         programs by now."""
-        before = self._registry.sandbox
+        before = self._reported[1]
         if self._tools is not None and self._tools.external.enabled:
             self._registry.able(*await self._tools.abilities())
         if (self._registry.names, self._registry.sandbox, self.keeper.rhythm) == self._reported:

@@ -7,7 +7,7 @@ import asyncio
 from horae.core.access import Privilege
 from horae.core.external import ExternalPolicy, Sandbox
 from horae.errors import shown
-from horae.runners.sandbox import Trouble, lacking_sandbox
+from horae.runners.sandbox import Trouble, lacking_sandbox, try_again
 from horae.security.access import Kept, others_holding
 
 
@@ -16,6 +16,17 @@ async def programs_refused(policy: ExternalPolicy, vault: Kept) -> Trouble | Non
     if not policy.enabled:
         return None
     return await open_to_others(policy, vault) or await asyncio.to_thread(lacking_sandbox, policy)
+
+
+class SandboxLost(Exception):
+    """The sandbox was there when the node last looked, and is gone: what the attempt was to start has not begun."""
+
+
+async def check_sandbox(policy: ExternalPolicy) -> None:
+    """Looks anew. Raises SandboxLost."""
+    try_again()
+    if await asyncio.to_thread(lacking_sandbox, policy) is not None:
+        raise SandboxLost
 
 
 async def open_to_others(policy: ExternalPolicy, vault: Kept) -> Trouble | None:

@@ -23,6 +23,7 @@ from horae.engine.fault import Fault, cleaned, fault_of
 from horae.engine.live import RELEASED, TIMEOUT, LiveAttempt, LiveRun
 from horae.engine.parts import Owner, Shared, ThreadPool
 from horae.engine.printing import Printing
+from horae.engine.programs import SandboxLost
 from horae.engine.registry import Handler
 from horae.engine.stopping import Stopping
 from horae.engine.told import as_json, kept
@@ -121,6 +122,13 @@ class Runner(Stopping):
                 await self.works.identity(attempt, task)
             else:
                 done = await self.works.perform(attempt, task, self._join(attempt))
+        except SandboxLost:
+            # No try of the task: its run waits until a node has the sandbox, as if that had been missing before.
+            self._registry.able(*await self.works.tools.abilities())
+            attempt.run.released = True
+            attempt.asked = attempt.asked or RELEASED
+            self._finish(attempt, AttemptState.CANCELLED)
+            return
         except BaseException as error:
             leave_if_forked(self._pid)
             if self._loop.is_closed():

@@ -18,7 +18,7 @@ from horae.core.access import LOCAL_NAME
 from horae.core.job import JobSpec, TaskSpec
 from horae.engine.fault import Tail
 from horae.engine.live import LiveAttempt
-from horae.engine.programs import open_to_others
+from horae.engine.programs import check_sandbox, open_to_others
 from horae.engine.tools import Tools
 from horae.errors import CommandFailed, CommandRefused, SecretNotFound, TaskNotFound, shown
 from horae.runners.command import CommandHandle, CommandResult, start_command
@@ -188,7 +188,10 @@ class Works:
 
         result = await self._ran(attempt, start_command(work, policy, output=printed))
         if not result.succeeded:
-            raise CommandFailed(f"The command {result.message} (sandbox: {policy.sandbox})")
+            begun = "" if result.has_begun else "; bubblewrap did not say that the program had begun"
+            if begun and not (result.stopped or result.timed_out):
+                await check_sandbox(policy)
+            raise CommandFailed(f"The command {result.message}{begun} (sandbox: {policy.sandbox})")
         return Done({"status": result.status, "seconds": round(result.seconds, 3), "sandbox": str(policy.sandbox)})
 
     async def _ran(self, attempt: LiveAttempt, command: CommandHandle) -> CommandResult:

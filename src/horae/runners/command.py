@@ -74,6 +74,8 @@ class CommandResult:
     survivors: int
     """Processes that could not be killed: the system itself holds on to them."""
     time_limit: float | None
+    has_begun: bool = True
+    """False: bubblewrap ended before the program began; as far as it said."""
 
     @property
     def cut(self) -> bool:
@@ -286,7 +288,9 @@ class CommandHandle:
         if kind != ENDED:
             assert self._process is not None
             raise CommandFailed(f"The launcher of the command died (status {self._process.returncode}), and so did it")
-        status, number, cpu, seconds, left_out, timed_out, stopped, leftovers, survivors = map(int, content.split())
+        status, number, cpu, seconds, left_out, timed_out, stopped, leftovers, survivors, begun = map(
+            int, content.split()
+        )
         return CommandResult(
             status=status if status >= 0 else None,
             signal=number or None,
@@ -298,6 +302,7 @@ class CommandHandle:
             leftovers=leftovers,
             survivors=survivors,
             time_limit=self._policy.time_limit,
+            has_begun=bool(begun),
         )
 
 

@@ -63,7 +63,7 @@ def start_program(given: dict[str, Any], launcher: int, descriptors: dict[str, i
         prctl(_SET_NO_NEW_PRIVILEGES, 1)
         _close_the_rest(FIRST_SECRET + len(given["secrets"]))
         _limit(given["limits"])
-        _become(given, descriptors["program"])
+        _become(given, descriptors["program"], descriptors["status"])
     except Refused as reason:
         _tell(trouble, REFUSED, str(reason))
     except BaseException as error:  # noqa: BLE001 - whatever it is, there is nobody else to tell it
@@ -196,7 +196,7 @@ _LIMITS = {
 }
 
 
-def _become(given: dict[str, Any], program: int) -> None:
+def _become(given: dict[str, Any], program: int, status: int) -> None:
     arguments, environment = given["arguments"], given["environment"]
     if given["by_descriptor"]:
         os.execve(program, arguments, environment)  # noqa: S606 - the allowlist has admitted it
@@ -206,11 +206,13 @@ def _become(given: dict[str, Any], program: int) -> None:
         raise Refused("the program was replaced by another after it had been checked")
     if not given["wrapper"]:
         os.execve(given["path"], arguments, environment)  # noqa: S606 - the allowlist has admitted it
-    wrapper = [*given["wrapper"], *_covers(given["hidden"]), b"--"]
+    # Bubblewrap keeps it from the program.
+    os.set_inheritable(status, True)  # noqa: FBT003 - the flag is all it takes
+    wrapper = [*given["wrapper"], b"--json-status-fd", str(status).encode(), *covers(given["hidden"]), b"--"]
     os.execve(wrapper[0], wrapper + arguments, environment)  # noqa: S606 - the allowlist has admitted it
 
 
-def _covers(paths: list[bytes]) -> list[bytes]:
+def covers(paths: list[bytes]) -> list[bytes]:
     """How bubblewrap covers what is to be hidden: a folder by an empty one, a file by a device that cannot be opened
     there. What this user cannot reach anyway is left out: bubblewrap could not reach it either."""
     found = []

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BEGUN, OUTPUT, ENDED = b"b", b"o", b"e"
 STOP, KILL = b"t", b"k"
+EXIT_CODE = b'"exit-code"'
+"""What bubblewrap says at the end of a program that it had begun, and of no other."""
 LONGEST_WAIT = 86_400_000
 """Milliseconds after which it looks again what it waits for: a poll takes no more than an int of C holds."""
 PATIENCE = 10.0
@@ -97,7 +99,7 @@ class _Launcher:
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         self.nowhere = os.open("/dev/null", os.O_WRONLY)
-        self.output = -1
+        self.output = self.told_status = -1
 
     def live(self) -> None:
         scratch = self.given["scratch"]
@@ -124,6 +126,8 @@ class _Launcher:
     def _start(self) -> bytes:
         """Starts the command; why it could not be, where it could not."""
         self.output, theirs = os.pipe()
+        self.told_status, status = os.pipe()
+        os.set_blocking(self.told_status, False)
         os.set_blocking(self.output, False)
         told, trouble = os.pipe()
         limits = self.given["limits"]
@@ -136,9 +140,10 @@ class _Launcher:
             self.expires = self.begun_at + self.given["time_limit"]
         self.pid = os.fork()
         if not self.pid:
-            descriptors = {"output": theirs, "trouble": trouble, "program": self.given["program"]}
+            program = self.given["program"]
+            descriptors = {"output": theirs, "trouble": trouble, "program": program, "status": status}
             start_program(self.given, launcher, descriptors)
-        for each in (theirs, trouble, self.given["program"]):
+        for each in (theirs, trouble, status, self.given["program"]):
             os.close(each)
         self.given["environment"] = self.given["secrets"] = None
         refusal = os.read(told, 4096)
@@ -333,6 +338,7 @@ class _Launcher:
             int(self.stopped),
             0 if self.stopped or self.timed_out or self.given["wrapper"] else len(self.killed),
             self.survivors,
+            int(code <= 0 or not self.given["wrapper"] or EXIT_CODE in _emptied(self.told_status)),
         )
         return " ".join(str(each) for each in figures).encode()
 
@@ -346,9 +352,11 @@ def _anybody() -> bool:
     return True
 
 
-def _emptied(descriptor: int) -> None:
+def _emptied(descriptor: int) -> bytes:
+    found = b""
     try:
-        while os.read(descriptor, 512):
-            pass
+        while piece := os.read(descriptor, 512):
+            found += piece
     except BlockingIOError:
-        return
+        pass
+    return found

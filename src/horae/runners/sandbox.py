@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from horae.core.environment import denial, handed_on
 from horae.core.external import SAFE_PATH, ExternalPolicy, Sandbox, exchangeable
 from horae.errors import CommandRefused, shown
-from horae.runners.confine import FIRST_SECRET
+from horae.runners.confine import FIRST_SECRET, covers
 
 BUBBLEWRAP_PLACES = "/usr/bin:/bin:/usr/local/bin"
 PROBE_LIMIT = 10.0
@@ -132,17 +132,23 @@ def may_read(path: str, who: Identity | None) -> bool:
     read where it would be. Root reads everything."""
     if who is None:
         return not os.path.exists(path) or os.access(path, os.R_OK)  # noqa: PTH110 - the path is text throughout
-    user, _, groups = who
-    if user == 0:
+    return _may(path, who, 4)
+
+
+def _may(path: str, who: Identity | None, wanted: int) -> bool:
+    """Whether modes let somebody (None: this process, which finds out by itself) go to a path, and have there what is
+    wanted: 4 to read, 0 nothing."""
+    if who is None or who[0] == 0:
         return True
+    user, _, groups = who
     real = PurePosixPath(os.path.realpath(path))
-    for step, bit in (*((each, 1) for each in reversed(real.parents)), (real, 4)):
+    for step, bit in (*((each, 1) for each in reversed(real.parents)), (real, wanted)):
         try:
             found = os.stat(step)  # noqa: PTH116 - the path is text throughout
         except OSError:
             continue
         shift = 6 if found.st_uid == user else 3 if found.st_gid in groups else 0
-        if not found.st_mode & (bit << shift):
+        if bit and not found.st_mode & (bit << shift):
             return False
     return True
 
@@ -295,7 +301,9 @@ def _lacking(policy: ExternalPolicy, who: Identity | None) -> Trouble | None:
     if policy.sandbox is Sandbox.USER:
         return None
     found = shutil.which("bwrap", path=BUBBLEWRAP_PLACES)
-    trouble = "bubblewrap (bwrap) is not installed" if found is None else _trouble(found, _frozen(who))
+    trouble = (
+        "bubblewrap (bwrap) is not installed" if found is None else _trouble(found, _frozen(who), _reached(policy, who))
+    )
     if trouble is None:
         return None
     return Trouble(
@@ -308,11 +316,21 @@ def _frozen(who: Identity | None) -> tuple[int, int, tuple[int, ...]] | None:
     return None if who is None else (who[0], who[1], tuple(who[2]))
 
 
-def _trouble(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> str | None:
+def _reached(policy: ExternalPolicy, who: Identity | None) -> tuple[str, ...]:
+    """What is to be hidden from that user and can be covered: the rest is out of reach for bubblewrap, too."""
+    return tuple(each for each in hidden(policy) if os.path.lexists(each) and _may(each, who, 0))
+
+
+def try_again() -> None:
+    """Bubblewrap worked once, and does not any more: it is asked anew."""
+    _tried.cache_clear()
+
+
+def _trouble(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None, reached: tuple[str, ...]) -> str | None:
     """Why bubblewrap does not work here for that user; None: it does. Where it does not, it is asked again at the next
     command: the machine may only have been busy, or somebody has mended it."""
     try:
-        _tried(bubblewrap, who)
+        _tried(bubblewrap, who, reached)
     except subprocess.TimeoutExpired:
         return f"bubblewrap did not start within {PROBE_LIMIT:g} s"
     except _DoesNotWork as error:
@@ -325,12 +343,18 @@ class _DoesNotWork(Exception):
 
 
 @lru_cache(maxsize=64)
-def _tried(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None) -> None:
-    """Returns where bubblewrap works for that user. Raises what kept it from working."""
+def _tried(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None, reached: tuple[str, ...]) -> None:
+    """Returns where bubblewrap works for that user, with what it covers. Raises what kept it from working."""
     switch: dict[str, Any] = {} if who is None else {"user": who[0], "group": who[1], "extra_groups": who[2]}
     try:
         tried = subprocess.run(  # noqa: S603 - bubblewrap itself, with nothing of a job's
-            [bubblewrap, *_NAMESPACES, "--", "/bin/true"],
+            [
+                bubblewrap,
+                *_NAMESPACES,
+                *map(os.fsdecode, covers([os.fsencode(each) for each in reached])),
+                "--",
+                "/bin/true",
+            ],
             **switch,
             stdin=subprocess.DEVNULL,
             capture_output=True,
