@@ -27,6 +27,13 @@ def give_pid() -> int:
     return os.getpid()
 
 
+def surroundings() -> list[Any]:
+    """Environment and arguments as the task has them, and as the system shows those that its process began with."""
+    begun = [Path(f"/proc/self/{each}").read_bytes().decode() for each in ("environ", "cmdline")]
+    shell = subprocess.run(["/usr/bin/env"], capture_output=True, text=True, check=True)
+    return [os.environ.get("HORAE_CONNECTION_W"), sys.argv, *begun, "PWMARK" in shell.stdout]
+
+
 def say_hello() -> dict[str, Any]:
     print("hello")
     print("bad news", file=sys.stderr)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -101,6 +102,22 @@ def test_a_process_is_a_new_program_that_holds_nothing_of_ours(runner: asyncio.R
     kinds = [target.partition(":")[0] for number, target in seen["descriptors"].items() if int(number) > 2]
     assert sorted(kinds) == ["pipe", "socket"]
     assert (seen["child"], seen["leads"], seen["stdin"]) == ("1", True, "")
+
+
+def test_a_process_has_our_environment_and_arguments_and_began_without_what_may_be_secret_in_them(
+    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it begins with can be read by others of its user until it closes its memory, its command line always."""
+    monkeypatch.setenv("HORAE_CONNECTION_W", "postgresql://u:PWMARK@h/d")
+    monkeypatch.setattr(sys, "argv", ["horae", "worker", "--store", "postgresql://u:PWMARK@h/d"])
+    fresh = Processes(runner.get_loop(), tee=False, flush_every=0.02)
+    variable, arguments, environment, line, handed_on = runner.run(run(fresh, tasks.surroundings)).value
+    runner.run(fresh.close())
+    assert (variable, handed_on) == ("postgresql://u:PWMARK@h/d", True)
+    assert arguments == sys.argv
+    assert "PWMARK" not in environment
+    assert "PWMARK" not in line
+    assert "PATH=" in environment
 
 
 # ---- questions -------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from horae.runners import outcome
-from horae.runners.messages import OUT_OF_MEMORY, Channel, ProcessWork
+from horae.runners.messages import CLOSED, OUT_OF_MEMORY, SURROUNDINGS, Channel, ProcessWork
 from horae.runners.output import Capture, Output, keep_everything
 from horae.runners.run import Cancelled, Run, Stop
 from horae.security.concealing import conceal
@@ -37,19 +37,39 @@ _PR_SET_PDEATHSIG = 1
 
 def main(given: Mapping[str, Any]) -> None:
     """The life of the process. `given` is what `Processes` wrote on the command line."""
+    if given["concealed"]:
+        # It is given the node's environment and its task's secrets, and is the same user's.
+        conceal()
     die_with(given["parent"], given["lifeline"])
     for descriptor in (given["socket"], given["lifeline"]):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no names
     limit_memory(given["memory"])
-    if given["concealed"]:
-        # It has the node's environment and its task's secrets, and is the same user's.
-        conceal()
+    # The socket is left open: its end is what the engine takes for ours.
+    channel = Channel(socket.socket(fileno=given["socket"]))
+    try:
+        early = take_on_surroundings(channel)
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # where it cannot, it is left as it is
     Capture(tee=given["tee"]).install()
-    # The socket is left open: its end is what the engine takes for ours.
-    Child(Channel(socket.socket(fileno=given["socket"])), given["memory"], given["flush_every"]).serve()
+    Child(channel, given["memory"], given["flush_every"]).serve(early)
+
+
+def take_on_surroundings(channel: Channel) -> list[tuple[Any, ...]]:
+    """Asks for the engine's environment and arguments and takes them on; answers what else had come by then."""
+    channel.send(CLOSED)
+    early: list[tuple[Any, ...]] = []
+    while (messages := channel.receive()) is not None:
+        for at, (kind, *parts) in enumerate(messages):
+            if kind == SURROUNDINGS:
+                variables, sys.argv[:] = parts
+                os.environ.clear()
+                os.environ.update(variables)
+                return early + messages[at + 1 :]
+            early.append(messages[at])
+    os._exit(1)  # the engine is gone
 
 
 def die_with(parent: int, lifeline: int) -> None:
@@ -105,9 +125,11 @@ class Child:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
 
-    def serve(self) -> None:
+    def serve(self, early: list[tuple[Any, ...]]) -> None:
+        """Until it is told to leave. `early`: messages that have come already."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
         os.register_at_fork(after_in_child=self._after_fork)
+        self._take_in(early)
         threading.Thread(target=self._listen, name="horae-listen", daemon=True).start()
         self._channel.send("ready")
         while (item := self._works.get()) is not None:

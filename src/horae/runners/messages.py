@@ -35,6 +35,8 @@ CANCELLED = "Cancelled"
 """It ended because it was asked to."""
 DIED = "ProcessDied"
 """Its process ended before the task did; the message names the exit code or the signal."""
+CLOSED, SURROUNDINGS = "closed", "surroundings"
+"""A process says that nobody can look into it any more, and is given the environment and the arguments of ours."""
 OUT_OF_MEMORY = 112
 """The exit code of a process in which not even the listening thread could get memory."""
 

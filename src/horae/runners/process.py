@@ -15,13 +15,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from horae.runners.messages import Channel
+from horae.runners.messages import CLOSED, SURROUNDINGS, Channel
 from horae.security.concealing import is_concealed
 
 _LAST_WORDS = 1.0
 """Seconds between a process closing its socket and its end, before it is helped along."""
 _LAST_LOOKS = 200
-_LONGEST_ARGUMENTS = 64 * 1024
+_AT_ITS_START = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HORAE_UNDISTURBED")
+_OF_THE_INTERPRETER = ("PYTHON", "LC_", "LD_", "DYLD_", "MALLOC_")
+"""How the names of variables begin that the interpreter and what loads it go by."""
+_OURS = {"HORAE_CHILD": "1"}
 _BOOT = (
     "import json, sys; given = json.loads(sys.argv.pop()); sys.path[:] = given['path']; sys.argv[:] = given['argv']; "
     "from horae.runners.{module} import main; main(given)"
@@ -32,7 +35,8 @@ class Process:
     """A process that runs `main` of a module of this room, leader of a session and group of its own.
 
     Nothing of ours but standard output and error is open in it: it is a new program, not a fork. Its environment is
-    ours, or the one that it is given.
+    the one that it is given, or ours. Ours has secrets, as our arguments may, and until it has closed its memory every
+    process of its user can look into it: it gets them when it says CLOSED, and what it needs to start before.
     """
 
     def __init__(
@@ -97,10 +101,9 @@ class Process:
             post("gone", process.returncode)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        argv = sys.argv if sum(map(len, sys.argv)) < _LONGEST_ARGUMENTS else sys.argv[:1]
         given = self._given | {
             "path": [entry for entry in sys.path if isinstance(entry, str)],
-            "argv": argv,
+            "argv": sys.argv[:1],
             "parent": os.getpid(),
             "socket": self._theirs.fileno(),
             "lifeline": self._their_lifeline,
@@ -112,7 +115,7 @@ class Process:
             stdin=subprocess.DEVNULL,
             pass_fds=(self._theirs.fileno(), self._their_lifeline),
             start_new_session=True,
-            env={**(os.environ if self._environment is None else self._environment), "HORAE_CHILD": "1"},
+            env={**(_harmless() if self._environment is None else self._environment), **_OURS},
         )
         self._theirs.close()
         os.close(self._their_lifeline)
@@ -138,6 +141,10 @@ class Process:
                     if messages is None:
                         break
                     for message in messages:
+                        if message[0] == CLOSED:
+                            with suppress(OSError):  # it has ended, which is noticed below
+                                self.send(SURROUNDINGS, {**os.environ, **_OURS}, sys.argv)
+                            continue
                         self.ready = True
                         post(*message)
                 elif _has_ended(process):
@@ -174,6 +181,15 @@ class Process:
         os.close(self._lifeline)
         if self._their_lifeline >= 0:
             os.close(self._their_lifeline)
+
+
+def _harmless() -> dict[str, str]:
+    """Of our environment, what nobody has secrets in and a Python needs to start as ours did."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _AT_ITS_START or name.startswith(_OF_THE_INTERPRETER)
+    }
 
 
 def _watched(pid: int) -> int | None:
