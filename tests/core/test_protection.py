@@ -73,6 +73,22 @@ def test_a_file_in_or_below_the_working_directory_could_be_exchanged(
     assert exchangeable(own, directory) == found
 
 
+def test_a_password_that_stood_on_the_command_line_keeps_only_those_who_see_no_other_process() -> None:
+    told = Standing(False, False, True, (), True, True)
+    found = {each: protections(ExternalPolicy(sandbox=each, user="nobody"), told)[-1] for each in Sandbox}
+    assert found.pop(Sandbox.NAMESPACES).by == "by its password"
+    assert set(found.values()) == {("the store on PostgreSQL, whose password stands on the command line", None, "")}
+
+
+def test_a_password_in_a_file_that_programs_can_read_keeps_nobody() -> None:
+    policy = ExternalPolicy(sandbox=Sandbox.NONE)
+    file = Guarded("the configuration", "/etc/horae.toml", readable=True, has_password=True)
+    (*_, found) = protections(policy, Standing(True, False, True, (file,), True))
+    assert found == ("the store on PostgreSQL, whose password is in the configuration", None, "")
+    (*_, found) = protections(policy, Standing(True, False, True, (file._replace(readable=False),), True))
+    assert found.by == "by its password"
+
+
 def test_what_programs_need_cannot_be_hidden_from_them() -> None:
     with pytest.raises(InvalidConfiguration, match=r"programs need .*/opt/jobs/bin.*, which it would hide"):
         ExternalPolicy(directories=("/opt/jobs/bin",), hidden=("/opt/jobs",))

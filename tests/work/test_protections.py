@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from tests.work.world import at_work, configured, external, make
 
 from horae.app.checkup import examine_store
 from horae.config import load_configuration
-from horae.security.concealing import conceal, is_concealed, take
+from horae.security.concealing import conceal, is_concealed, passwords_in, take
 from horae.security.keys import generate_key
 
 OPEN = 'programs run with sandbox = "none"'
@@ -173,6 +174,61 @@ def test_a_key_that_a_process_was_started_with_is_wiped_from_what_the_system_sho
     assert "sesame" not in done.stdout
     assert "A=first" in done.stdout
     assert "Z=last" in done.stdout
+
+
+def test_a_password_in_an_address_is_overwritten_where_the_system_shows_the_arguments() -> None:
+    code = (
+        "import sys; from horae.security.concealing import blacken_arguments, passwords_in; blacken_arguments(); "
+        "print(open('/proc/self/cmdline').read()); print(passwords_in(sys.argv))"
+    )
+    addresses = [
+        "postgresql://horae:PW@MARK@h/d",
+        "postgresql://h/d?x=1&password=PWMARK&y=2",
+        "sqlite:///a@b.db",
+        "a:b@c",
+    ]
+    done = subprocess.run([sys.executable, "-c", code, *addresses], capture_output=True, text=True, check=True)
+    shown, kept = done.stdout.splitlines()
+    assert shown.split("\0")[3:7] == [
+        "postgresql://horae:xxxxxxx@h/d",
+        "postgresql://h/d?x=1&password=xxxxxx&y=2",
+        *addresses[2:],
+    ]
+    assert kept == "['PW@MARK', 'PWMARK']"
+
+
+def test_a_command_blackens_its_own_arguments_before_anything_else() -> None:
+    code = (
+        "import sys; from horae.cli import main, parsing; import horae.cli as cli; "
+        "cli.build_parser = lambda given: sys.exit(open('/proc/self/cmdline').read()); main()"
+    )
+    address = "postgresql://horae:PWMARK@h/d"
+    done = subprocess.run([sys.executable, "-c", code, "doctor", address], capture_output=True, text=True, check=False)
+    assert "postgresql://horae:xxxxxx@h/d" in done.stderr
+    assert "PWMARK" not in done.stderr
+
+
+def test_the_file_with_the_store_s_password_is_one_of_the_node_s_own(
+    databases_18: Databases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = databases_18.fresh()
+    (password,) = passwords_in([url])
+    file = tmp_path / "pgpass"
+    file.touch(mode=0o600)
+    file.write_text(f"*:*:*:*:{password}\n")
+    monkeypatch.setenv("PGPASSFILE", str(file))
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    configuration = load_configuration(configured(tmp_path, external()))
+
+    async def look(address: str) -> str:
+        return (await examine_store(address, configuration)).checks["programs"]
+
+    asyncio.run(make(Place("postgres", url)).jobs())
+    assert "with passwords" not in asyncio.run(look(url))
+    said = asyncio.run(look(url.replace(f":{password}@", "@")))
+    lost = said.partition("nothing keeps from them: ")[2]
+    assert "the file with passwords for PostgreSQL" in lost
+    assert "the store on PostgreSQL, whose password is in the" in lost
 
 
 def test_a_process_closes_its_memory_and_says_so() -> None:

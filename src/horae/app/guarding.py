@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePath
 from stat import S_IMODE
+from urllib.parse import parse_qs, urlsplit
 
 from horae.config import Configuration
 from horae.core.external import ExternalPolicy, Sandbox, exchangeable
@@ -15,10 +17,11 @@ from horae.core.protection import Exposed, Guarded, Protection, Standing, in_wor
 from horae.errors import CommandRefused
 from horae.runners.sandbox import CommandWork, identity, may_read, real_working_directory
 from horae.security.access import Kept
-from horae.security.concealing import is_concealed
+from horae.security.concealing import blacken_arguments, is_concealed, passwords_in
 from horae.store.sqlite.driver import SqliteDriver
 
 _log = logging.getLogger("horae.engine")
+_CONFIGURATION, _PASSFILE = "the configuration", "the file with passwords for PostgreSQL"
 _MOST_LINKS = 40
 """As many as the kernel follows."""
 _BESIDE = ("-wal", "-shm", "-journal", "-nodes")
@@ -28,7 +31,13 @@ def own_files(configuration: Configuration, vault: Kept) -> tuple[Guarded, ...]:
     """The files that give away the catalog or its secrets, links resolved; whether or not they are there."""
     who, directory = _who(configuration.external), real_working_directory(configuration.external)
     return tuple(
-        Guarded(what, os.path.realpath(path), may_read(path, who), exchangeable(_ways(path), directory) is not None)
+        Guarded(
+            what,
+            os.path.realpath(path),
+            may_read(path, who),
+            exchangeable(_ways(path), directory) is not None,
+            what == _PASSFILE or (what == _CONFIGURATION and bool(passwords_in([configuration.server.store or ""]))),
+        )
         for what, path in _named(configuration, vault)
     )
 
@@ -42,12 +51,15 @@ def guarded(configuration: Configuration, vault: Kept) -> ExternalPolicy:
 def _named(configuration: Configuration, vault: Kept) -> list[tuple[str, str]]:
     """What each of them is, and its path as it is written."""
     keys = configuration.secrets
+    # By its name: whoever has no PostgreSQL has no driver for it to be an instance of.
+    driver = getattr(vault, "driver", None)
     found = [("the master key", each) for each in (keys.key_file, *keys.older_key_files) if each is not None]
     if configuration.source is not None:
-        found.append(("the configuration", configuration.source))
+        found.append((_CONFIGURATION, configuration.source))
     if configuration.server.tls_key is not None:
         found.append(("the key of the server's certificate", configuration.server.tls_key))
-    driver = getattr(vault, "driver", None)
+    if driver is not None and hasattr(driver, "asks_password"):
+        found += [(_PASSFILE, each) for each in _passfiles(str(driver.url)) if Path(each).exists()]
     if isinstance(driver, SqliteDriver) and driver.path != ":memory:":
         found += [("the store", f"{driver.path}{ending}") for ending in ("", *_BESIDE)]
     return found
@@ -57,7 +69,7 @@ def exposed(configuration: Configuration, vault: Kept) -> tuple[Exposed, ...]:
     """The node's own files that others than their owner and group may read or write, folders on the way considered."""
     found = []
     for what, path, *_ in own_files(configuration, vault):
-        if what == "the configuration" and not (configuration.connections or configuration.server.store):
+        if what == _CONFIGURATION and not (configuration.connections or configuration.server.store):
             continue  # nothing in it is secret; one that others may write is refused when it is read
         try:
             mode = os.stat(path).st_mode  # noqa: PTH116 - the path is text throughout
@@ -80,12 +92,12 @@ def protected(configuration: Configuration, vault: Kept) -> tuple[Protection, ..
         other = files.get(each.what)
         if other is None or (each.exchangeable, each.readable) > (other.exchangeable, other.readable):
             files[each.what] = each
-    standing = Standing(user == os.geteuid(), user == 0, closed, tuple(files.values()), _asks_password(vault))
+    told = bool(passwords_in(sys.argv))
+    standing = Standing(user == os.geteuid(), user == 0, closed, tuple(files.values()), _asks_password(vault), told)
     return protections(policy, standing)
 
 
 def _asks_password(vault: Kept) -> bool | None:
-    # By its name: whoever has no PostgreSQL has no driver for it to be an instance of.
     return getattr(getattr(vault, "driver", None), "asks_password", None)
 
 
@@ -101,6 +113,19 @@ def told_protections(configuration: Configuration, vault: Kept) -> str:
     if not configuration.external.enabled:
         return "the configuration here starts no programs (enabled = true under [external])"
     return in_words(configuration.external, protected(configuration, vault))
+
+
+def blacken_command_line() -> None:
+    """Overwrites the passwords that a command was told in its arguments, where the system shows them to everybody."""
+    blacken_arguments()
+
+
+def _passfiles(url: str) -> list[str]:
+    """Where libpq looks for the password of a store that is named without one."""
+    if passwords_in([url]) or os.environ.get("PGPASSWORD"):
+        return []
+    named = parse_qs(urlsplit(url).query).get("passfile", [])
+    return named or [os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass")]  # noqa: PTH111 - the path is text
 
 
 def _ways(path: str) -> Iterator[str]:

@@ -19,6 +19,11 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Errors of ours are told in a line or two, never as a traceback."""
+    if arguments is None and any("://" in each and ("@" in each or "password=" in each) for each in sys.argv):
+        # Imported here: commands that are told no password start sooner.
+        from horae.app.guarding import blacken_command_line
+
+        blacken_command_line()
     given = settled(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["__complete"]:
         # Asked by a shell at every Tab, and by nobody else.

@@ -19,6 +19,8 @@ class Guarded(NamedTuple):
     """Whether its mode lets whoever programs run as read it."""
     exchangeable: bool = False
     """Whether it lies where programs write, so that nothing keeps them from exchanging it."""
+    has_password: bool = False
+    """Whether the store's password may be in it."""
 
 
 class Exposed(NamedTuple):
@@ -43,6 +45,9 @@ class Standing:
     asks_password: bool | None = None
     """The server that the store is on asks this node for a password; None: the store is on no server. One that takes
     the node's user, or everybody on the machine, at their word takes programs that run as that user at theirs."""
+    password_on_command_line: bool = False
+    """The store's password stood on the command line, where every process reads it that sees the node, or whoever
+    started it."""
 
 
 class Protection(NamedTuple):
@@ -61,9 +66,8 @@ def protections(policy: ExternalPolicy, standing: Standing) -> tuple[Protection,
         Protection(each.what, _file(policy, each), "" if each.exchangeable else each.path) for each in standing.files
     ]
     if standing.asks_password is not None:
-        asks = standing.asks_password
-        what = "the store on PostgreSQL" + ("" if asks else ", whose server asks the node for no password")
-        found.append(Protection(what, "by its password" if asks else None))
+        gap = _gap(policy, standing)
+        found.append(Protection(f"the store on PostgreSQL{gap}", None if gap else "by its password"))
     return tuple(found)
 
 
@@ -87,6 +91,16 @@ def _memory(policy: ExternalPolicy, standing: Standing) -> str | None:
     if not standing.same_user:
         return "another user's"
     return "closed to others of its user" if standing.concealed else None
+
+
+def _gap(policy: ExternalPolicy, standing: Standing) -> str:
+    """Why a password does not keep programs from the store; nothing where it does."""
+    if not standing.asks_password:
+        return ", whose server asks the node for no password"
+    if policy.sandbox is not Sandbox.NAMESPACES and standing.password_on_command_line:
+        return ", whose password stands on the command line"
+    open_file = next((each for each in standing.files if each.has_password and _file(policy, each) is None), None)
+    return "" if open_file is None else f", whose password is in {open_file.what}"
 
 
 def _file(policy: ExternalPolicy, file: Guarded) -> str | None:

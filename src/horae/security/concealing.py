@@ -10,13 +10,16 @@ from __future__ import annotations
 import ctypes
 import os
 import posix
+import re
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Lock
 
 _GET_DUMPABLE, _SET_DUMPABLE = 3, 4
-_ENV_START, _ENV_END = 47, 48
-"""Of the words after the name in /proc/self/stat."""
+_ARGUMENTS_START, _ENVIRONMENT_START = 45, 47
+"""Of the words after the name in /proc/self/stat; the ends follow."""
+_PASSWORD = re.compile(r"\w://[^/?#\s:]*:([^/?#\s]+)@|://[^#\s]*[?&]password=([^&#\s]+)")
 _guard = Lock()
 _taken: dict[str, str] = {}
 
@@ -32,6 +35,18 @@ def take(variable: str) -> str | None:
             posix.environ.pop(os.fsencode(variable), None)
             _wipe(os.fsencode(variable))
         return _taken.get(variable)
+
+
+def passwords_in(arguments: Iterable[str]) -> list[str]:
+    """The passwords in the addresses of databases among them, as they are written there."""
+    return [found for each in arguments for pair in _PASSWORD.findall(each) for found in pair if found]
+
+
+def blacken_arguments() -> None:
+    """Overwrites passwords where the system shows everybody the arguments that this process was started with; those
+    that the interpreter has copied stay. Other processes may have had them too: a shell, `sudo`, the user's history."""
+    for password in passwords_in(sys.argv):
+        _overwrite(_ARGUMENTS_START, os.fsencode(password))
 
 
 def was_taken(variable: str) -> bool:
@@ -65,18 +80,32 @@ def _prctl(option: int, value: int = 0) -> int:
     return int(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0))
 
 
+def _overwrite(which: int, text: bytes) -> None:
+    for start, end in _region(which):
+        region = ctypes.string_at(start, end - start)
+        at = region.find(text)
+        while at >= 0:
+            ctypes.memset(start + at, ord("x"), len(text))
+            at = region.find(text, at + len(text))
+
+
+def _region(which: int) -> Iterator[tuple[int, int]]:
+    """Where the system finds what it shows of this process' arguments or environment; none where it shows nothing."""
+    try:
+        words = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        start, end = int(words[which]), int(words[which + 1])
+    except (OSError, IndexError, ValueError):
+        return
+    if 0 < start < end:
+        yield start, end
+
+
 def _wipe(name: bytes) -> None:
     """Overwrites a variable where the system shows it as /proc/self/environ: no longer any part of the environment that
     the C library goes by, so nobody else writes there."""
-    try:
-        words = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-        start, end = int(words[_ENV_START]), int(words[_ENV_END])
-    except (OSError, IndexError, ValueError):
-        return  # a system without it shows nobody the environment there
-    if not 0 < start < end:
-        return
-    at = start
-    for entry in ctypes.string_at(start, end - start).split(b"\0"):
-        if entry.startswith(name + b"="):
-            ctypes.memset(at, 0, len(entry))
-        at += len(entry) + 1
+    for start, end in _region(_ENVIRONMENT_START):
+        at = start
+        for entry in ctypes.string_at(start, end - start).split(b"\0"):
+            if entry.startswith(name + b"="):
+                ctypes.memset(at, 0, len(entry))
+            at += len(entry) + 1
