@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from tests.runners.commands import NOBODY, Place, needs_bubblewrap, needs_root
 
 from horae.errors import CommandRefused
 from horae.runners import sandbox
-from horae.runners.command import HandedSecret
+from horae.runners.command import CommandHandle, HandedSecret
+from horae.runners.confine import MOST_OTHERS
 
 
 @pytest.fixture
@@ -89,6 +91,55 @@ def test_it_is_known_whether_a_program_that_failed_had_begun(place: Place, monke
     monkeypatch.setattr(sandbox, "BUBBLEWRAP_PLACES", str(broken))
     ended = place.sh("true")
     assert (ended.result.status, ended.result.has_begun) == (1, False)
+
+
+@needs_bubblewrap
+def test_what_is_hidden_stays_so_where_it_is_exchanged_or_made_while_a_program_runs(place: Place) -> None:
+    with tempfile.TemporaryDirectory(prefix="horae-hidden-", dir="/var/tmp") as outside:
+        folder = Path(outside)
+        key, journal, work = folder / "master.key", folder / "horae.db-journal", folder / "work"
+        for name, text in (("master.key", "key"), ("jobs.toml", "jobs"), ("deep", None), ("work", None)):
+            (folder / name).mkdir() if text is None else (folder / name).write_text(text)
+        (folder / "deep" / "file").write_text("deep")
+        (folder / "link").symlink_to("jobs.toml")
+        place.allow(sandbox="namespaces", own=(str(key), str(journal)), working_directory=str(work))
+
+        def exchange(_: CommandHandle) -> None:
+            (folder / "new").write_text("new key")
+            (folder / "new").rename(key)
+            journal.write_text("journal")
+            (work / "go").touch()
+
+        ended = place.during(
+            f"echo ready; while [ ! -e go ]; do sleep 0.05; done; cd {folder}; cat master.key horae.db-journal "
+            "2>/dev/null; cat jobs.toml link deep/file; echo; touch x 2>/dev/null && echo wrote; "
+            "touch work/x && ls work",
+            exchange,
+        )
+        assert ended.lines == ["ready", "jobsjobsdeep", "go", "x"]
+        assert (work / "x").exists()
+
+
+@needs_bubblewrap
+def test_of_a_full_folder_the_files_are_hidden_one_by_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="horae-hidden-", dir="/var/tmp") as outside:
+        folder = Path(outside)
+        for number in range(MOST_OTHERS + 1):
+            (folder / f"other{number}").write_text("other")
+        (folder / "master.key").write_text("key")
+        place.allow(sandbox="namespaces", own=(str(folder / "master.key"),))
+        assert place.sh(f"cat {folder}/master.key 2>/dev/null; cat {folder}/other7").text == "other"
+
+
+@needs_bubblewrap
+def test_a_hidden_folder_stays_hidden_with_the_node_s_own_below_it(place: Place) -> None:
+    with tempfile.TemporaryDirectory(prefix="horae-hidden-", dir="/var/tmp") as outside:
+        keys = Path(outside) / "keys"
+        keys.mkdir()
+        (keys / "master.key").write_text("key")
+        (keys / "other").write_text("other")
+        place.allow(sandbox="namespaces", own=(str(keys / "master.key"),), hidden=(outside,))
+        assert place.sh(f"ls {outside}; echo ended").lines == ["ended"]
 
 
 @needs_bubblewrap

@@ -209,6 +209,7 @@ class CommandHandle:
             "arguments": [os.fsencode(each) for each in program.arguments],
             "wrapper": [os.fsencode(each) for each in wrapper],
             "hidden": [os.fsencode(each) for each in sandbox.hidden(policy)] if wrapper else [],
+            "folders": [os.fsencode(each) for each in sandbox.hidden_folders(policy)] if wrapper else [],
             "environment": {os.fsencode(name): os.fsencode(value) for name, value in variables.items()},
             "secrets": sandbox.secret_files(work),
             "identity": who,

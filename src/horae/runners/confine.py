@@ -23,6 +23,8 @@ _OUT_OF_THE_WAY = 64
 """Our own descriptors are moved to numbers from here on, so that secrets can have those from FIRST_SECRET."""
 _CPU_LAST_WORDS = 2
 """Seconds of CPU between SIGXCPU, which can be caught, and SIGKILL, which cannot."""
+MOST_OTHERS = 100
+"""Of more than so many things in a folder, only those that are to be hidden are covered: each costs time at a start."""
 SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES = 1, 38
 _PLACE = getattr(os, "O_PATH", 0) | os.O_DIRECTORY
 """Opens a directory that one may enter, though perhaps not list."""
@@ -208,20 +210,58 @@ def _become(given: dict[str, Any], program: int, status: int) -> None:
         os.execve(given["path"], arguments, environment)  # noqa: S606 - the allowlist has admitted it
     # Bubblewrap keeps it from the program.
     os.set_inheritable(status, True)  # noqa: FBT003 - the flag is all it takes
-    wrapper = [*given["wrapper"], b"--json-status-fd", str(status).encode(), *covers(given["hidden"]), b"--"]
+    wrapper = [*given["wrapper"], b"--json-status-fd", str(status).encode(), *_covers_of(given), b"--"]
     os.execve(wrapper[0], wrapper + arguments, environment)  # noqa: S606 - the allowlist has admitted it
 
 
-def covers(paths: list[bytes]) -> list[bytes]:
+def _covers_of(given: dict[str, Any]) -> list[bytes]:
+    return covers(given["hidden"], given["folders"], given["directory"])
+
+
+def covers(paths: list[bytes], folders: list[bytes], directory: bytes | None) -> list[bytes]:
     """How bubblewrap covers what is to be hidden: a folder by an empty one, a file by a device that cannot be opened
-    there. What this user cannot reach anyway is left out: bubblewrap could not reach it either."""
+    there. What this user cannot reach anyway is left out: bubblewrap could not reach it either.
+
+    A cover lies on one file: another that takes its name, or one that is made later, has none. So each of `folders` is
+    covered as a whole, and what else is in it put there again; `directory`, where programs write, last.
+    """
     found = []
+    whole = set()
+    for folder in sorted(folders):  # those above come before those below
+        is_hidden = any((folder + b"/").startswith(each + b"/") for each in paths)
+        others = None if is_hidden else _others(folder, paths)
+        if others is not None:
+            whole.add(folder)
+            found += [b"--tmpfs", folder, *others]
+    if directory is not None and any(directory.startswith(each + b"/") for each in whole):
+        found += [b"--bind", directory, directory]
     for path in paths:
+        if path.rpartition(b"/")[0] in whole or any(path.startswith(each + b"/") for each in paths):
+            continue  # it is out of sight already
         try:
             mode = os.lstat(path).st_mode
         except OSError:
             continue
         found += [b"--tmpfs", path] if stat.S_ISDIR(mode) else [b"--ro-bind", b"/dev/null", path]
+    for folder in sorted(whole):
+        found += [b"--remount-ro", folder]
+    return found
+
+
+def _others(folder: bytes, paths: list[bytes]) -> list[bytes] | None:
+    """How what a folder holds besides is put there again; None: it cannot be listed, or holds too much for that."""
+    found = []
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - pathlib takes 10 ms to import
+        if len(names) > MOST_OTHERS:
+            return None
+        for path in [folder + b"/" + each for each in sorted(names)]:
+            if path in paths:
+                continue
+            is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+            found += [b"--symlink", os.readlink(path), path] if is_link else [b"--ro-bind-try", path, path]  # noqa: PTH115 - as above
+    except OSError:
+        return None
     return found
 
 

@@ -258,6 +258,12 @@ def hidden(policy: ExternalPolicy) -> list[str]:
     return sorted({os.path.realpath(each) for each in (*policy.hidden, *policy.own)})
 
 
+def hidden_folders(policy: ExternalPolicy) -> list[str]:
+    """The folders with the node's own files in them. Of /tmp a command in namespaces has its own, without any."""
+    folders = {os.path.dirname(os.path.realpath(each)) for each in policy.own}  # noqa: PTH120 - the path is text
+    return sorted(each for each in folders if each != "/" and not f"{each}/".startswith("/tmp/"))  # noqa: S108
+
+
 _NAMESPACES = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),  # noqa: S108 - the sandbox's own
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -301,8 +307,9 @@ def _lacking(policy: ExternalPolicy, who: Identity | None) -> Trouble | None:
     if policy.sandbox is Sandbox.USER:
         return None
     found = shutil.which("bwrap", path=BUBBLEWRAP_PLACES)
+    reached, folders = (_reached(each, who) for each in (hidden(policy), hidden_folders(policy)))
     trouble = (
-        "bubblewrap (bwrap) is not installed" if found is None else _trouble(found, _frozen(who), _reached(policy, who))
+        "bubblewrap (bwrap) is not installed" if found is None else _trouble(found, _frozen(who), reached, folders)
     )
     if trouble is None:
         return None
@@ -316,9 +323,9 @@ def _frozen(who: Identity | None) -> tuple[int, int, tuple[int, ...]] | None:
     return None if who is None else (who[0], who[1], tuple(who[2]))
 
 
-def _reached(policy: ExternalPolicy, who: Identity | None) -> tuple[str, ...]:
+def _reached(paths: list[str], who: Identity | None) -> tuple[str, ...]:
     """What is to be hidden from that user and can be covered: the rest is out of reach for bubblewrap, too."""
-    return tuple(each for each in hidden(policy) if os.path.lexists(each) and _may(each, who, 0))
+    return tuple(each for each in paths if os.path.lexists(each) and _may(each, who, 0))
 
 
 def try_again() -> None:
@@ -326,11 +333,11 @@ def try_again() -> None:
     _tried.cache_clear()
 
 
-def _trouble(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None, reached: tuple[str, ...]) -> str | None:
+def _trouble(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None, *reached: tuple[str, ...]) -> str | None:
     """Why bubblewrap does not work here for that user; None: it does. Where it does not, it is asked again at the next
     command: the machine may only have been busy, or somebody has mended it."""
     try:
-        _tried(bubblewrap, who, reached)
+        _tried(bubblewrap, who, *reached)
     except subprocess.TimeoutExpired:
         return f"bubblewrap did not start within {PROBE_LIMIT:g} s"
     except _DoesNotWork as error:
@@ -342,16 +349,21 @@ class _DoesNotWork(Exception):
     """Bubblewrap's own words. An exception is not remembered by the cache: the machine may be mended meanwhile."""
 
 
+def _covers(files: tuple[str, ...], folders: tuple[str, ...]) -> list[bytes]:
+    return covers([os.fsencode(each) for each in files], [os.fsencode(each) for each in folders], None)
+
+
 @lru_cache(maxsize=64)
-def _tried(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None, reached: tuple[str, ...]) -> None:
-    """Returns where bubblewrap works for that user, with what it covers. Raises what kept it from working."""
+def _tried(bubblewrap: str, who: tuple[int, int, tuple[int, ...]] | None, *reached: tuple[str, ...]) -> None:
+    """Returns where bubblewrap works for that user, with what it covers: files, and whole folders. Raises what kept it
+    from working."""
     switch: dict[str, Any] = {} if who is None else {"user": who[0], "group": who[1], "extra_groups": who[2]}
     try:
         tried = subprocess.run(  # noqa: S603 - bubblewrap itself, with nothing of a job's
             [
                 bubblewrap,
                 *_NAMESPACES,
-                *map(os.fsdecode, covers([os.fsencode(each) for each in reached])),
+                *_covers(*reached),
                 "--",
                 "/bin/true",
             ],
