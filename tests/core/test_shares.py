@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core.shares import UNLIMITED, Claimant, Limits, Use, parse_limits, portions, reached, room
+from horae.core.shares import UNLIMITED, Claimant, Limits, Use, kept_places, parse_limits, portions, reached, room
 from horae.errors import InvalidPolicy
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,6 +33,30 @@ def test_no_place_is_left_while_somebody_may_take_it_and_nobody_has_two_more_tha
             took, has = given_out.get(taker.owner, 0), other.running + given_out.get(other.owner, 0)
             is_full = other.room is not None and given_out.get(other.owner, 0) >= other.room
             assert not took or is_full or taker.running + took <= has + 1
+
+
+@given(claimants, st.integers(0, 12), st.integers(0, 4))
+def test_an_owner_with_many_runs_under_way_leaves_some_places_to_owners_with_few(
+    found: list[Claimant], slots: int, kept: int
+) -> None:
+    given_out = portions(found, slots, kept)
+    left = slots - sum(given_out.values())
+    for each in found:
+        took = given_out.get(each.owner, 0)
+        assert took <= max(0, slots - kept) + max(0, kept - each.running)
+        if left and (each.room is None or took < each.room):
+            assert left <= kept <= each.running + took, "a place is left only to owners with fewer runs"
+
+
+@pytest.mark.parametrize(("places", "kept"), [(1, 0), (3, 0), (4, 1), (10, 1), (11, 2), (50, 5), (1000, 100)])
+def test_one_place_of_ten_is_kept_for_owners_with_few_runs(places: int, kept: int) -> None:
+    assert kept_places(places) == kept
+
+
+def test_an_owner_who_takes_all_it_may_leaves_the_kept_places_free() -> None:
+    assert portions([Claimant("a", 0, 0)], 50, 5) == {"a": 45}
+    assert portions([Claimant("a", 45, 0), Claimant("b", 0, 0)], 5, 5) == {"b": 5}
+    assert portions([Claimant("a", 45, 0), Claimant("b", 4, 0)], 5, 5) == {"b": 1}
 
 
 def test_of_owners_with_as_many_runs_the_one_that_waited_longest_is_served() -> None:

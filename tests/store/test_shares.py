@@ -12,9 +12,10 @@ from uuid import UUID
 import pytest
 from tests.store.catalogs import PATIENCE, Place, minutely
 
-from horae.control.wait_facts import with_waits
-from horae.core.lifecycle import AttemptState, RunState
+from horae.control.wait_facts import waiting_now, with_waits
+from horae.core.lifecycle import AttemptState, JobState, RunState
 from horae.core.shares import UNLIMITED, Limits
+from horae.core.wait import WaitingFor
 from horae.errors import InvalidInput, OwnerLimitReached
 from horae.store.catalog import Catalog
 from horae.store.driver import Transaction
@@ -127,6 +128,33 @@ def test_runs_start_at_once_where_there_is_room_for_all(place: Place) -> None:
         await define(store, "local", 3, "z")
         clock.advance("1m")
         assert owners([claim.job_name for claim in await planned(store, 10)]) == {"ann": 3, "z": 3}
+
+    with_store(place, body)
+
+
+def test_an_owner_leaves_the_places_that_are_kept_for_others(place: Place) -> None:
+    async def body(store: Catalog, clock: ManualClock) -> None:
+        await define(store, "ann", 30)
+        await define(store, "local", 3, "z")
+        await store.set_state("z-000", JobState.PAUSED)
+        await store.set_state("z-001", JobState.PAUSED)
+        clock.advance("1m")
+        await planned(store, 10)
+        found = await store.dispatch(Capacity(str(NODE), 10, kept=2))
+        assert owners([claim.job_name for claim in found.claims]) == {"ann": 7, "z": 1}
+        assert found.held_back
+        found = await store.dispatch(Capacity(str(NODE), 2, kept=2))
+        assert (found.claims, found.held_back) == ((), True)
+        waiting = [run for run in await waiting_now(store) if run.job_name.startswith("ann")]
+        # The node has said nothing of how many it takes at once.
+        assert {run.waiting_for for run in waiting} == {None}
+        await store.describe(NODE, {"slots": 10})
+        waiting = [run for run in await waiting_now(store) if run.job_name.startswith("ann")]
+        assert {run.waiting_for for run in waiting} == {None}, "two places are left, and one is kept"
+        assert len((await store.dispatch(Capacity(str(NODE), 2, kept=1))).claims) == 1
+        waiting = [run for run in await waiting_now(store) if run.job_name.startswith("ann")]
+        said = '"ann" has 8 runs under way, and what places are left are kept for owners with fewer'
+        assert {(run.waiting_for, run.waiting_detail) for run in waiting} == {(WaitingFor.CAPACITY, said)}
 
     with_store(place, body)
 

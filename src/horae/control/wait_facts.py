@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Protocol
 
 from horae.core.dependency import dependency_window
 from horae.core.lifecycle import RunState
-from horae.core.shares import reached
+from horae.core.shares import kept_places, reached
 from horae.core.wait import STUCK, Around, Holder, LiveNode, Pool, Thread, WaitingFor, WaitingRun, wait_of
 from horae.errors import HoraeError
 from horae.store.board import Board
 from horae.store.port import NodeRecord, RunRecord, Store, ThreadRecord
-from horae.store.vault import Vault
+from horae.store.vault import ShareRecord, Vault
 
 SLOTS = "scheduler.max_concurrent_jobs"
 """What ALTER SYSTEM says of every node's concurrency limit."""
@@ -42,15 +42,16 @@ def concurrency_of(node: NodeRecord, system: Mapping[str, Any]) -> int | None:
     return found if isinstance(found, int) else None
 
 
-async def live_nodes(store: Readable) -> list[LiveNode]:
-    """The nodes that are alive, with what each has and how many more runs it takes."""
+async def live_nodes(store: Readable, *, shared: bool = False) -> list[LiveNode]:
+    """The nodes that are alive, with what each has and how many more runs it takes. `shared`: owners share them."""
     found = []
     alive = [node for node in await store.nodes() if node.is_live]
     system = await store.settings() if alive else {}
     for node in alive:
         limit = concurrency_of(node, system)
         free = None if limit is None else limit - node.running
-        found.append(LiveNode(node.name or node.node, node.handlers, free, node.sandbox))
+        kept = kept_places(limit) if shared and limit is not None else 0
+        found.append(LiveNode(node.name or node.node, node.handlers, free, node.sandbox, kept))
     return found
 
 
@@ -119,31 +120,36 @@ async def look_around(
                 of_pools[left.pool].append(_thread(left))
     limits = await store.pools() if pools else {}
     now = await store.now()
+    owners = await store.shares()
     latest, give_ups = await _dependencies(
         store, [run for run in waiting if in_detail and run.waiting_for == WaitingFor.DEPENDENCIES]
     )
     return Around(
         now,
-        await live_nodes(store),
+        await live_nodes(store, shared=any(each.has_others for each in owners)),
         {name: Pool(limits[name], tuple(of_pools[name])) for name in pools if name in limits},
         of_jobs,
         await _ahead(store, [run for run in waiting if in_detail and run.state is RunState.QUEUED]),
         latest,
         await _threads(store, waiting),
         names_others,
-        await _owner_limits(store, waiting, now),
+        *await _owners(store, owners, waiting, now),
         give_ups,
     )
 
 
-async def _owner_limits(store: Readable, waiting: Sequence[RunRecord], now: datetime) -> dict[str, str]:
-    """By job: the limit of its owner's that is reached."""
-    said = {each.owner: reached(each.owner, each.limits, each.use, now) for each in await store.shares()}
-    told = {owner: text for owner, text in said.items() if text is not None}
-    if not told:
-        return {}
-    names = sorted({run.job_name for run in waiting})
-    return {job.name: told[job.owner] for job in await store.jobs(names) if job.owner in told}
+async def _owners(
+    store: Readable, owners: Sequence[ShareRecord], waiting: Sequence[RunRecord], now: datetime
+) -> tuple[dict[str, str], dict[str, tuple[str, int]]]:
+    """By job: the limit of its owner's that is reached; and the owner, with its runs under way."""
+    if not owners:
+        return {}, {}
+    shares = {each.owner: each for each in owners}
+    jobs = {job.name: shares.get(job.owner) for job in await store.jobs(sorted({run.job_name for run in waiting}))}
+    found = {name: each for name, each in jobs.items() if each is not None}
+    said = {name: reached(each.owner, each.limits, each.use, now) for name, each in found.items()}
+    limits = {name: text for name, text in said.items() if text is not None}
+    return limits, {name: (each.owner, each.use.running) for name, each in found.items()}
 
 
 async def threads_now(store: Readable) -> list[Thread]:

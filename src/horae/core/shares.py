@@ -19,6 +19,7 @@ UNLIMITED = -1
 """A limit of a user's own that lifts the one of the system."""
 MINUTE_MS = 60_000
 PREFIX = "scheduler.owner_"
+KEPT, LEAST_PLACES = 10, 4
 KINDS = ("max_jobs", "max_running", "max_starts", "max_storage")
 
 
@@ -143,13 +144,22 @@ class Claimant:
             self.room -= 1
 
 
-def portions(claimants: Iterable[Claimant], slots: int) -> dict[str, int]:
+def kept_places(places: int) -> int:
+    """How many of a node's places are kept for owners with fewer runs under way than that: one of ten. A node with very
+    few places keeps none."""
+    return 0 if places < LEAST_PLACES else -(-places // KEPT)
+
+
+def portions(claimants: Iterable[Claimant], slots: int, kept: int = 0) -> dict[str, int]:
     """Who is given how many of the free slots: each goes to the owner with the fewest runs under way, of several such
-    to the one that has waited longest since a run of its was claimed. In the order in which they are served."""
+    to the one that has waited longest since a run of its was claimed. In the order in which they are served. An owner
+    with `kept` runs under way leaves that many slots free: runs that last long could take all there are."""
     places = [Claimant(each.owner, each.running, each.served_ms, each.room) for each in claimants]
     given: dict[str, int] = {}
-    for _ in range(slots):
-        open_ones = [each for each in places if each.room is None or each.room > 0]
+    for left in range(slots, 0, -1):
+        open_ones = [
+            each for each in places if (each.room is None or each.room > 0) and (left > kept or each.running < kept)
+        ]
         if not open_ones:
             break
         chosen = min(open_ones, key=lambda each: (each.running, each.served_ms, each.owner))

@@ -111,12 +111,14 @@ class Thread(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LiveNode:
     """A node that is alive. `handlers` is None where it has not reported all of them, `free` where it has not said how
-    many runs it takes at once. `sandbox` says why it starts no programs although its configuration allows them."""
+    many runs it takes at once. `sandbox` says why it starts no programs although its configuration allows them. `kept`:
+    how many of its places are for owners with fewer runs under way, where owners share."""
 
     name: str
     handlers: frozenset[str] | None = None
     free: int | None = None
     sandbox: str | None = None
+    kept: int = 0
 
     def can_run(self, requires: Requirements) -> bool:
         return self.handlers is None or requires.handlers <= self.handlers
@@ -164,6 +166,8 @@ class Around:
     names_others: bool = True
     owner_limits: Mapping[str, str] = field(default_factory=dict)
     """By job: the limit of its owner's that lets none of its runs start now, in words."""
+    of_owner: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """By job: its owner and how many of the owner's runs are under way, where owners share."""
     give_ups: Mapping[str, datetime] = field(default_factory=dict)
     """By run: when it stops waiting for its dependencies, and is skipped: at its job's next slot."""
 
@@ -259,6 +263,10 @@ def _full(run: WaitingRun, around: Around) -> Wait | None:
         names = ", ".join(sorted(node.name for node in able)[:MOST_NAMED])
         more = "" if len(able) <= MOST_NAMED else f" and {len(able) - MOST_NAMED} more"
         return Wait(WaitingFor.CAPACITY, f"every node that can run it is full ({names}{more})")
+    owner, under_way = around.of_owner.get(run.job, ("", 0))
+    if all(node.free is not None and node.free <= node.kept <= under_way for node in able):
+        said = f"{shown(owner)} has {under_way} runs under way, and what places are left are kept for owners with fewer"
+        return Wait(WaitingFor.CAPACITY, said)
     return None
 
 

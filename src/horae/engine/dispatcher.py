@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from horae.core.shares import kept_places
 from horae.engine.completer import Completer
 from horae.engine.hooks import Caller, first_time
 from horae.engine.live import LiveRun
@@ -61,6 +62,7 @@ class Dispatcher(Part):
         self._dispatch_at: float | None = None
         self._more = False
         self._backlog = True
+        self._held_back = False
         self._late = False
         self._preparing: set[asyncio.Task[None]] = set()
 
@@ -72,7 +74,7 @@ class Dispatcher(Part):
         self.alarm.ring()
 
     def slot_freed(self) -> None:
-        if (self._backlog or self._more) and not self.alarm.rung:
+        if (self._backlog or self._held_back or self._more) and not self.alarm.rung:
             if self._ledger.free * 4 >= self._ledger.slots:
                 self.alarm.ring()
             else:
@@ -137,7 +139,7 @@ class Dispatcher(Part):
                     if look or due or self._may_plan_more:
                         claims += await self._plan(now)
                     free = self._ledger.free - len(claims)
-                    asked = look or self._backlog or ready
+                    asked = look or self._backlog or self._held_back or ready
                     if free > 0 and asked and not self.draining:
                         claims += await self._dispatch(min(free, self._tuning.plan_batch))
                 finally:
@@ -160,7 +162,7 @@ class Dispatcher(Part):
         batch = self._tuning.plan_batch
         # Few slots, little delay: as many jobs as can start at once. Otherwise all, for somebody else to start.
         limit = min(batch, free) if free > 0 and not self._late else batch
-        capacity = Capacity(str(self.node), free, self._registry.names) if free > 0 else None
+        capacity = self._capacity(free) if free > 0 else None
         planned = await self._store.plan(limit, capacity)
         seconds = self._loop.time() - now
         self._clock.note(planned.now)
@@ -192,14 +194,19 @@ class Dispatcher(Part):
 
     async def _dispatch(self, free: int) -> Sequence[Claim]:
         now = self._loop.time()
-        dispatched = await self._store.dispatch(Capacity(str(self.node), free, self._registry.names))
+        dispatched = await self._store.dispatch(self._capacity(free))
         self._clock.note(dispatched.now)
         claims = dispatched.claims
-        self._backlog = len(claims) == free
+        self._backlog, self._held_back = len(claims) == free, dispatched.held_back
         self._dispatch_at = None if dispatched.next_at is None else self._clock.at(dispatched.next_at)
         if claims and self._stream.wanted(Claimed):
             self._stream.emit(Claimed(len(claims), self._loop.time() - now))
         return claims
+
+    def _capacity(self, slots: int) -> Capacity:
+        """What is asked for, of all that is free."""
+        kept = kept_places(self._ledger.slots) - (self._ledger.free - slots)
+        return Capacity(str(self.node), slots, self._registry.names, max(0, kept))
 
     # ---- starting ----------------------------------------------------------------------------------------------------
 

@@ -331,7 +331,7 @@ class Catalog(Vaulted, Boarded, Visited):
             return dispatched
         async with self._work() as work:
             upcoming = await dispatching.dispatch(work, capacity)
-            dispatched = Dispatched(work.moment, tuple(work.claims), optional_moment(upcoming))
+            dispatched = Dispatched(work.moment, tuple(work.claims), optional_moment(upcoming), work.held_back)
         self._remember(work.started)
         return dispatched
 

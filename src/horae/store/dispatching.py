@@ -102,7 +102,7 @@ async def _claim(work: Work, capacity: Capacity, *, limited: bool, shared: bool)
     handlers = _handlers(capacity)
     room = Room(work)
     if shared:
-        turns = await ByOwner(work, room, handlers).open()
+        turns = await ByOwner(work, room, handlers, capacity.kept).open()
         if limited:
             await room.open()
         runs = await turns.take(capacity.slots)

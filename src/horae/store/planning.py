@@ -82,7 +82,7 @@ class Planner:
         if not rows:
             return 0
         if self.shared is not None:
-            self.crowded = len(rows) >= (limit if self.start is None else min(limit, self.slots))
+            self.crowded = len(rows) >= (limit if self.start is None else min(limit, self.slots - self.start.kept))
             await self._leave_to_claims()
         await work.cache.load(work.transaction, [(row[0], row[2]) for row in rows])
         active = await work.active([row[0] for row in rows])

@@ -182,11 +182,13 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a node can take on: its incarnation, its free slots, and the callables it has (None: whatever there is)."""
+    """What a node can take on: its incarnation, its free slots, and the callables it has (None: whatever there is).
+    Where owners share, `kept` of the slots are for owners with fewer runs under way (`core.shares.portions`)."""
 
     node: str
     slots: int
     handlers: frozenset[str] | None = None
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +236,13 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """The runs a node has been given. `next_at`: the earliest `not_before` among those that only wait for it."""
+    """The runs a node has been given. `next_at`: the earliest `not_before` among those that only wait for it.
+    `held_back`: others may be due, for which there is no room but kept slots: look again when one is free."""
 
     now: datetime
     claims: tuple[Claim, ...]
     next_at: datetime | None = None
+    held_back: bool = False
 
 
 class AttemptEnd(NamedTuple):

@@ -45,6 +45,11 @@ class Shares(NamedTuple):
     rows: Mapping[str, Share]
     system: Mapping[str, object]
 
+    @property
+    def have_several_owners(self) -> bool:
+        """Where one owner has all jobs, it may share only because it has limits."""
+        return LOCAL in self.rows and self.rows[LOCAL].is_shared
+
     def limits(self, uuid: str) -> Limits:
         if uuid == LOCAL:
             return Limits()
@@ -74,10 +79,11 @@ async def _running(work: Work) -> dict[str, int]:
 class ByOwner:
     """By the rule of `core.shares.portions`; of one owner's runs the oldest first."""
 
-    def __init__(self, work: Work, room: Room, handlers: str | None) -> None:
+    def __init__(self, work: Work, room: Room, handlers: str | None, kept: int) -> None:
         self._work = work
         self._room = room
         self._handlers = handlers
+        self._kept = kept
         self._claimants: dict[str, Claimant] = {}
         self._candidates: dict[str, Candidates] = {}
         self._uses: dict[str, Use] = {}
@@ -86,6 +92,8 @@ class ByOwner:
         """Owners whose starts are counted are locked first, but for those whom another node serves just now."""
         work = self._work
         known = await read(work)
+        if not known.have_several_owners:
+            self._kept = 0
         due = [row[0] for row in await work.transaction.rows("shares_due")]
         running = await _running(work)
         counted = sorted(uuid for uuid in due if known.limits(uuid).hold_starts_back)
@@ -123,7 +131,7 @@ class ByOwner:
         """Up to `most` runs that have room, in the order in which they are served; who was served is written."""
         taken: list[RunRow] = []
         served: Counter[str] = Counter()
-        while given := shares.portions(self._claimants.values(), most - len(taken)):
+        while given := shares.portions(self._claimants.values(), most - len(taken), self._kept):
             uuid, wanted = next(iter(given.items()))
             runs = await self._candidates[uuid].take(wanted)
             for _ in runs:
@@ -132,6 +140,7 @@ class ByOwner:
                 del self._claimants[uuid]
             served[uuid] += len(runs)
             taken += runs
+        self._work.held_back = len(taken) < most and any(each.room != 0 for each in self._claimants.values())
         self._serve(+served)
         return taken
 
@@ -256,7 +265,12 @@ async def uses(work: Work) -> tuple[ShareRecord, ...]:
         return ()
     running = await _running(work)
     return tuple(
-        ShareRecord(share.name, known.limits(uuid), share.use._replace(running=running.get(uuid, 0)))
+        ShareRecord(
+            share.name,
+            known.limits(uuid),
+            share.use._replace(running=running.get(uuid, 0)),
+            known.have_several_owners,
+        )
         for uuid, share in known.rows.items()
         if uuid != CONFIGURED and share.name
     )

@@ -52,11 +52,12 @@ class UserRecord:
 
 
 class ShareRecord(NamedTuple):
-    """What one owner of jobs may have, and has."""
+    """What one owner of jobs may have, and has. `has_others`: others own jobs too, and leave each other places."""
 
     owner: str
     limits: Limits
     use: Use
+    has_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ class Work:
         self.pauses = False
         """Whether that request pauses its job, or one after it that is open too does."""
         self.claims: list[Claim] = []
+        self.held_back = False
+        """Whether a claim left runs of owners who leave some places free."""
         self.numbers: list[int] = []
         self.started: list[tuple[int, Compiled]] = []
         self.passed: list[Passed] = []
