@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import horae.runners.run  # noqa: F401 - sets the level of its logger once, when it is first imported
+from horae.runners import output
 from horae.security.concealing import forget, is_concealed, reveal
 
 LOGGERS = ("", "asyncio", "uvicorn", "horae", "horae.engine", "horae.runs", "horae.store", "horae.task")
@@ -33,6 +34,8 @@ def state() -> dict[str, object]:
         found[f"{shown}, level"] = log.level
         found[f"{shown}, propagate"] = log.propagate
         found[f"{shown}, disabled"] = log.disabled
+    found["whether what is printed goes to the log"] = vars(output._state).get("in_log", False)
+    found["the handler of last resort"] = logging.lastResort
     for number in SIGNALS:
         found[f"the handler of {number.name}"] = signal.getsignal(number)
     for name, value in os.environ.items():

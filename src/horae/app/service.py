@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from horae.app.winding import wind_up
 from horae.errors import Conflict, StoreConflict, StoreUnavailable
 from horae.logs import configure as configure_logs
-from horae.runners.output import tell_in_log
+from horae.runners.output import kept_in_log
 
 if TYPE_CHECKING:
     from horae.app.horae import Horae
     from horae.engine.engine import Engine
 
-__all__ = ["SIGNALS", "Companion", "blocked_run", "configure_logs", "run_beside", "tell_in_log"]
+__all__ = ["SIGNALS", "Companion", "blocked_run", "configure_logs", "kept_in_log", "run_beside"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 RELOAD_SECONDS = 2.0

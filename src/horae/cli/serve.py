@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horae.app.service import configure_logs, run_beside, tell_in_log
+from horae.app.service import configure_logs, kept_in_log, run_beside
 from horae.app.targets import Loaded, load_targets
 from horae.cli.program import program
 from horae.cli.serving import Began, Serving
@@ -32,7 +32,11 @@ def run(arguments: Namespace, screen: Screen) -> int:
     configuration = load_configuration(arguments.config)
     settings = settled(arguments, configuration)
     configure_logs(settings.log_level.upper(), json=settings.log_format == "json")
-    tell_in_log()
+    with kept_in_log():
+        return _run(arguments, settings, configuration, screen)
+
+
+def _run(arguments: Namespace, settings: ServerSettings, configuration: Configuration, screen: Screen) -> int:
     loaded = load_targets(
         _targets(arguments, settings),
         store=settings.store,

@@ -6,7 +6,7 @@ to its handlers, not by a handler of ours: the root logger stays as the host pro
 works before and after, and a program without handlers still gets its warnings on stderr. While handlers are at work,
 what they print is the record once more, and is not kept a second time.
 
-Where the log is a file or a pipe (`tell_in_log`), what is printed gets there as records of the logger `horae.output`,
+Where the log is a file or a pipe (`kept_in_log`), what is printed gets there as records of the logger `horae.output`,
 one a line: as it is, it could be taken for the log's own, or for that of another job.
 """
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import MethodType
 from typing import Any, ClassVar, NamedTuple, Protocol, TextIO, cast
@@ -292,11 +292,17 @@ def keep_everything(output: Output | None) -> None:
     _state.everything = output
 
 
-def tell_in_log() -> None:
-    """From now on, what is printed in attempts, and in threads of theirs, is told in the log (logger `horae.output`), a
+@contextmanager
+def kept_in_log() -> Iterator[None]:
+    """Meanwhile, what is printed in attempts, and in threads of theirs, goes to the log (logger `horae.output`), a
     record a line, but for what is printed to a terminal. What is printed elsewhere in this process is left alone."""
+    before = _state.in_log, _state.children_in_log
     _state.in_log = True
     _state.children_in_log = not (_is_terminal(sys.stdout) and _is_terminal(sys.stderr))
+    try:
+        yield
+    finally:
+        _state.in_log, _state.children_in_log = before
 
 
 def is_told_for_children() -> bool:
