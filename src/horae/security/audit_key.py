@@ -41,8 +41,8 @@ async def seal_all(
 ) -> int:
     """Seals every row that is not sealed yet, and what rights there are, under the audit key where there is one or can
     be; how many rows there were. `thorough`: as `Vault.note_rights` has it.
-    Where there is one that does not open here, nothing is sealed: that is left to whoever has the master key. Raises
-    Conflict as `Vault.seal` does."""
+    Where there is one that does not open here, nothing is sealed: that is left to nodes that have the master key.
+    Raises Conflict as `Vault.seal` does."""
     try:
         key = await audit_key(vault, keyring, make=True)
     except SecretError:

@@ -179,7 +179,7 @@ async def check_jobs(work: Work, wanted: Mapping[str, int]) -> None:
     known = await read(work)
     counted = sorted(uuid for uuid in owners.values() if known.limits(uuid).max_jobs is not None)
     if counted:
-        # Whoever else adds jobs of theirs waits until these are there to be counted, or not.
+        # Another transaction that adds jobs of theirs waits until these are there to be counted, or not.
         await work.transaction.rows("lock_owners", owners=counted)
     for name, uuid in sorted(owners.items()):
         limits = known.limits(uuid)

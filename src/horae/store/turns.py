@@ -24,7 +24,7 @@ class Turns:
 
     @asynccontextmanager
     async def taken(self, owner: str) -> AsyncIterator[Turn]:
-        """Waits for as long as its caller does: nothing is open yet, and whoever no longer wants it is cancelled."""
+        """Waits for as long as its caller does: nothing is open yet, and the caller can be cancelled."""
         own, users = self._owners.setdefault(owner, (asyncio.Semaphore(self._most_of_one), []))
         with ExitStack() as held:
             users.append(None)

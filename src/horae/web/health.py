@@ -89,8 +89,8 @@ class Checkup:
         return _told(Health(status="red" if reasons else "ok", reasons=reasons))
 
     async def metrics(self, request: Request, named: dict[str, str]) -> Response:
-        """An outage is when they are wanted most: whoever read them before is believed then. Raises StoreUnavailable
-        for others."""
+        """An outage is when they are wanted most: a reader who had the right before is believed then. Raises
+        StoreUnavailable for others."""
         reader = _reader(request)
         try:
             async with asyncio.timeout(max(_RIGHTS_WITHIN, self._site.limits.health)):

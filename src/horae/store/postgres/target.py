@@ -26,7 +26,7 @@ from horae.store.vault import Identity
 
 _ANSWERS = (ExecStatus.SINGLE_TUPLE, ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)
 _ROWS_IN_A_ROW = 64
-"""After so many, whoever else wants the loop has it: a server may send faster than rows are read."""
+"""After so many, other tasks have the loop: a server may send faster than rows are read."""
 _SHORTEST = 3
 """Letters of a piece of a login that is looked for: shorter ones are in any sentence."""
 _CHANGING = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "COPY"})

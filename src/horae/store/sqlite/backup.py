@@ -16,7 +16,7 @@ from stat import S_IMODE
 import apsw
 
 from horae.errors import AlreadyExists, InUse, NotACatalog, NotFound, StoreError, StoreUnavailable, shown
-from horae.store.sqlite import opening
+from horae.store.sqlite import file_at_rest
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.liveness import FileLocks
 
@@ -36,7 +36,7 @@ def copy(source: Path, target: Path, progress: Progress | None = None) -> None:
     """
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        rest = opening.resting(str(source))
+        rest = file_at_rest.resting(str(source))
         with (
             translated(str(source)),
             closing(_opened(source, rest)) as held,
@@ -50,7 +50,7 @@ def copy(source: Path, target: Path, progress: Progress | None = None) -> None:
                     if progress is not None:
                         progress(work.page_count - work.remaining, work.page_count)
             held.execute("ROLLBACK")
-            opening.check(str(source), rest)
+            file_at_rest.check(str(source), rest)
             made.execute("PRAGMA journal_mode = DELETE").fetchall()
             _verify(made, source)
         _sync(target)
@@ -129,12 +129,12 @@ def refuse_nodes(target: Path) -> None:
         )
 
 
-def _opened(source: Path, rest: opening.Rest | None = None) -> apsw.Connection:
+def _opened(source: Path, rest: file_at_rest.Rest | None = None) -> apsw.Connection:
     if not source.is_file():
         raise NotFound(f"There is no file {shown(str(source))}", hint="Check the path.")
     if rest is not None:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        return apsw.Connection(opening.reading(str(source), rest), flags=flags)
+        return apsw.Connection(file_at_rest.reading(str(source), rest), flags=flags)
     try:
         connection = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.execute("PRAGMA schema_version").fetchall()

@@ -26,7 +26,7 @@ from horae.core.instant import EPOCH
 from horae.errors import InvalidInput, NotACatalog, StoreError, StoreMissing, StoreUnavailable, shown
 from horae.store.driver import Clock, Row, Statement, statements
 from horae.store.records import Rows
-from horae.store.sqlite import looking, opening, running
+from horae.store.sqlite import file_at_rest, looking, running
 from horae.store.sqlite.apart import Apart, ApartJoined
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.guarding import Variables
@@ -71,7 +71,7 @@ class SqliteDriver:
         self._clock = clock
         self._patience = patience
         self._connection: apsw.Connection | None = None
-        self._rest: opening.Rest | None = None
+        self._rest: file_at_rest.Rest | None = None
         self._lock = asyncio.Lock()
         self._writers = asyncio.Lock()
         self._selects: ThreadPoolExecutor | None = None
@@ -201,7 +201,7 @@ class SqliteDriver:
                 await transaction.batch(transaction.deferred)
                 with translated(self.path):
                     connection.execute("COMMIT")
-                opening.check(self.path, self._rest)
+                file_at_rest.check(self.path, self._rest)
             except BaseException:
                 # A full disk has rolled back already; then there is nothing left to undo.
                 with suppress(apsw.Error):
@@ -217,7 +217,7 @@ class SqliteDriver:
         need not wait for that process."""
         await self._taken(self._lock)
         try:
-            if opening.moved(self.path, self._rest):
+            if file_at_rest.moved(self.path, self._rest):
                 await self._attach(self.connection)
             self.connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         except BaseException:
@@ -308,7 +308,7 @@ class SqliteDriver:
         version = self._data_version()
         self._quiet += 1
         # A file that was at rest is opened anew with the next transaction.
-        if version != self._version or opening.moved(self.path, self._rest):
+        if version != self._version or file_at_rest.moved(self.path, self._rest):
             self._version = version
             self._quiet = 0
             self._fire()
@@ -373,7 +373,7 @@ class SqliteDriver:
         return self._read_clock()
 
     async def _attach(self, connection: apsw.Connection) -> None:
-        rest = opening.resting(self.path)
+        rest = file_at_rest.resting(self.path)
         attach(connection, self.path, rest)
         self._rest = rest
 
@@ -414,7 +414,7 @@ def _check_place(path: Path) -> None:
         raise StoreMissing(f"No folder {shown(str(path.parent))} for the store", hint="Create it first.")
 
 
-def attach(connection: apsw.Connection, path: str, rest: opening.Rest | None = None) -> None:
+def attach(connection: apsw.Connection, path: str, rest: file_at_rest.Rest | None = None) -> None:
     """Attaches the file, anew where it is attached, and sets it up; `rest` is what it was found as.
 
     Pragmas run one at a time: `execute` of several stops at the first row.
@@ -422,7 +422,7 @@ def attach(connection: apsw.Connection, path: str, rest: opening.Rest | None = N
     attached = {row[1] for row in connection.execute("PRAGMA database_list")}
     if "sys" in attached:
         connection.execute("DETACH sys")
-    connection.execute("ATTACH ? AS sys", (opening.place(path, rest),))
+    connection.execute("ATTACH ? AS sys", (file_at_rest.place(path, rest),))
     connection.execute("PRAGMA sys.schema_version").fetchall()
     if path != ":memory:":
         mode = connection.execute("PRAGMA sys.journal_mode").fetchall()[0][0]

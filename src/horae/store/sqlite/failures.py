@@ -18,7 +18,7 @@ from horae.errors import (
     shown,
 )
 from horae.store.driver import KeyTaken
-from horae.store.sqlite.opening import unclosed
+from horae.store.sqlite.file_at_rest import unclosed
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import apsw
 
 from horae.errors import StoreUnavailable, shown
 from horae.store.driver import Row
-from horae.store.sqlite import opening
+from horae.store.sqlite import file_at_rest
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.transaction import SqliteTransaction
 
@@ -47,7 +47,7 @@ def register(connection: apsw.Connection) -> None:
 
 class _Opened(NamedTuple):
     connection: apsw.Connection
-    rest: opening.Rest | None
+    rest: file_at_rest.Rest | None
 
 
 class Looks:
@@ -121,7 +121,7 @@ class Looks:
     def _kept(self) -> _Opened | None:
         while self._idle:
             opened = self._idle.pop()
-            if not opening.moved(self._path, opened.rest):
+            if not file_at_rest.moved(self._path, opened.rest):
                 return opened
             opened.connection.close()
         return None
@@ -171,7 +171,7 @@ class SqliteLook(SqliteTransaction):
             self._connection.execute("ROLLBACK")
         self._connection.set_progress_handler(None)
         assert self._opened is not None
-        opening.check(self._path, self._opened.rest)
+        file_at_rest.check(self._path, self._opened.rest)
         return self._opened
 
     def close(self) -> None:
@@ -216,12 +216,12 @@ class SqliteLook(SqliteTransaction):
 
 
 def _opened(path: str) -> _Opened:
-    rest = opening.resting(path)
+    rest = file_at_rest.resting(path)
     connection = apsw.Connection(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     try:
         with translated(path):
             connection.set_busy_timeout(BUSY_MS)
-            connection.execute("ATTACH ? AS sys", (opening.reading(path, rest),))
+            connection.execute("ATTACH ? AS sys", (file_at_rest.reading(path, rest),))
             connection.execute(f"PRAGMA sys.cache_size = -{CACHE_KIB}").fetchall()
             connection.execute("PRAGMA query_only = ON").fetchall()
         register(connection)

@@ -18,8 +18,8 @@ import apsw
 from horae.errors import HoraeError, InvalidInput, StatementFailed, TransactionExpired, shown
 from horae.store import foreign
 from horae.store.records import Rows
+from horae.store.sqlite import file_at_rest
 from horae.store.sqlite import foreign as statements
-from horae.store.sqlite import opening
 from horae.store.sqlite.failures import translated
 from horae.store.sqlite.guarding import Authorizer, ReadGuard, TextGuard, Variables
 from horae.store.vault import Identity
@@ -165,15 +165,15 @@ def select_from_file(
 ) -> Rows:
     """On a connection of its own that cannot write; for any thread. `pragma` is said to it first."""
     connection = apsw.Connection(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
-    rest = opening.resting(path)
+    rest = file_at_rest.resting(path)
     try:
         with translated(path):
             connection.set_busy_timeout(1000)
             connection.execute(pragma).fetchall()
-            connection.execute("ATTACH ? AS sys", (opening.reading(path, rest),))
+            connection.execute("ATTACH ? AS sys", (file_at_rest.reading(path, rest),))
             connection.execute("PRAGMA query_only = ON").fetchall()
         rows = select(connection, text, most, seconds, stopped, viewer=viewer)
-        opening.check(path, rest)
+        file_at_rest.check(path, rest)
         return rows
     finally:
         connection.close()

@@ -38,8 +38,9 @@ class SqliteTarget:
                     told = (sql, dict(identity.variables), most, PATIENCE)
                     rows: Rows = await apart.within(process, process.call, "elsewhere", *told)
                     return rows
-            except apsw.Error as error:
-                raise StatementFailed(f"On the connection {shown(self._name)}: {error}") from error
+            except (apsw.Error, MemoryError) as error:
+                said = str(error) or "there was not memory enough"
+                raise StatementFailed(f"On the connection {shown(self._name)}: {said}") from error
             except StoreUnavailable as error:
                 # Its own process, and no store of ours.
                 raise StatementFailed(

@@ -1,4 +1,4 @@
-"""How a catalog's file is opened by whoever only reads, also where nothing can be written.
+"""How a process that only reads opens a catalog's file, also where nothing can be written.
 
 Even a reader of a file in WAL mode makes files beside it. Where the folder takes none, a catalog that was closed
 cleanly is read as a file that never changes. SQLite then asks for no lock, so whether it is still that file is asked
