@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from horae.core.declarative import Standing
+from horae.core.job import JobSpec, TaskSpec
+from horae.core.lifecycle import JobState, RunState
+from horae.core.schedule import Cron
+from horae.core.window import Window
 from horae.store.port import Capacity, Store
 from horae.testing.clock import ManualClock
 from horae.testing.contract_declaring import registered
@@ -40,3 +44,17 @@ def test_declaring_takes_over_from_a_node_whose_lock_is_free() -> None:
         assert [each.state for each in await store.nodes()] == ["DEAD"]
 
     asyncio.run(scenario())
+
+
+def test_a_job_whose_windows_open_early_can_be_changed_while_slots_are_due() -> None:
+    """A verb plans all that is due first, also slots whose windows are open ahead of their time."""
+
+    async def main() -> None:
+        clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+        store = ModelStore(clock)
+        await store.define([JobSpec("a", Cron("* * * * *"), (TaskSpec("t"),), {"window": Window.before("4m")})])
+        clock.advance("10m")
+        await store.set_state("a", JobState.DISABLED)
+        assert [run.state for run in await store.runs(job="a") if run.state is RunState.MISSED]
+
+    asyncio.run(main())

@@ -44,7 +44,8 @@ __all__ = [
 
 LONGEST_ROWS = 100
 MOST_TRIES = 64
-_UNLIMITED = 2**31
+UNLIMITED = 2**31
+"""As `limit` of `due`: every run that is due is born."""
 _SECOND = timedelta(seconds=1)
 
 
@@ -109,7 +110,7 @@ def planned(job: JobView, now: datetime) -> JobView:
     """
     # Missed slots move the cursor alike under every policy. Recording them as spans costs least.
     settings = replace(job.settings, recovery="none")
-    plan = due(replace(job, settings=settings), now, limit=_UNLIMITED)
+    plan = due(replace(job, settings=settings), now, limit=UNLIMITED)
     if plan.planned_until == job.planned_until and not plan.resumed:
         return job
     waiting = tuple(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -10,7 +9,7 @@ from horae.core import ids
 from horae.core.arrival import judge_arrival
 from horae.core.instant import shifted
 from horae.core.lifecycle import RUNS, JobState, RunState
-from horae.core.occurrence import Birth, Plan, due
+from horae.core.occurrence import UNLIMITED, Birth, Plan, due
 from horae.core.pause import PAUSED
 from horae.core.succession import stage_at
 from horae.store.records import Capacity, Claim, Origin, Planned
@@ -28,7 +27,6 @@ from horae.testing.model_moves import (
 from horae.testing.model_progress import claim_run, is_alive
 from horae.testing.model_state import Job, Run, Work
 
-UNLIMITED = sys.maxsize
 _ENQUEUED = (RunState.PENDING, RunState.QUEUED, RunState.RUNNING)
 
 
