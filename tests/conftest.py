@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 pytest.register_assert_rewrite("horae.testing")
 pytest_plugins = ["tests.conduct", "tests.leftovers", "tests.blank"]
 # A property is never judged by the time an example takes: the machine may be busy.
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+# Hypothesis also draws constants that it reads in the modules imported so far, so that a property would be tried with
+# other examples as other tests ran before it in its process: `derandomize` must mean the same examples in any order.
+setattr(providers, "_get_local_constants", lambda: providers._local_constants)  # noqa: B010 - it has no setting
 
 from tests.store.databases import Databases  # noqa: E402 - asserts must be registered before the kit is imported
 from tools.postgres import PostgresServer, running_postgres  # noqa: E402 - as above

@@ -23,10 +23,11 @@ _numbers = count(1)
 
 
 class World:
-    """What one statement is about, and those who say it, under names that no other has."""
+    """What one statement is about, and those who say it, under names that no other has. `there`: a world of the same
+    statement in which nothing was changed, whose job and all else is spoken of instead."""
 
-    def __init__(self, stage: Stage, case: Case, principal: str) -> None:
-        number = next(_numbers)
+    def __init__(self, stage: Stage, case: Case, principal: str, there: World | None = None) -> None:
+        number = next(_numbers) if there is None else int(there.names["number"])
         self.stage = stage
         self.case = case
         self.name = principal if principal in SHARED else f"{principal}_{number}"
@@ -36,11 +37,13 @@ class World:
         self.names |= {"number": str(number), "me": self.name}
         self.names["run"] = ids.keyed_run_id(ids.job_uuid(job), ids.trigger_key("first"))
         self.text = case.text.format(**self.names)
-        self._prepare(principal)
+        lines = [*([] if there else self._things()), *self._person(principal)]
+        if any(lines):
+            self.stage.sql("; ".join(line for line in lines if line))
 
-    def _prepare(self, principal: str) -> None:
+    def _things(self) -> list[str]:
         names, said = self.names, self.case.text
-        lines = [
+        return [
             f"CREATE JOB {names['job']} OWNER = owner SCHEDULE = NONE AS 'SELECT 1'",
             f"EXECUTE JOB {names['job']} KEY 'first'" if "{run}" in said else "",
             f"CREATE USER {names['user']}" if "{user}" in said else "",
@@ -48,13 +51,14 @@ class World:
             f"CREATE SECRET {names['secret']} = 'kept'" if "{secret}" in said else "",
             f"CREATE SECRET {names['secret']} FOR JOB {names['job']} = 'kept'" if "{secret} FOR" in said else "",
         ]
-        if principal not in SHARED:
-            lines += [f"CREATE USER {self.name}", *self._rights(principal)]
+
+    def _person(self, principal: str) -> list[str]:
+        lines = [] if principal in SHARED else [f"CREATE USER {self.name}", *self._rights(principal)]
         if self.case.as_runner and principal in ("owner", "granted", "limited", "member"):
             lines.append(f"GRANT runner TO {self.name}")
-        if "OLD PASSWORD" in said:
+        if "OLD PASSWORD" in self.case.text:
             lines.append(f"ALTER USER {self.name} PASSWORD 'the old one'")
-        self.stage.sql("; ".join(line for line in lines if line))
+        return lines
 
     def _rights(self, principal: str) -> list[str]:
         taken = self.case.privileges
@@ -86,11 +90,13 @@ def peopled(ground: Stage) -> Stage:
 def test_a_statement_is_carried_out_for_those_who_may_say_it_and_refused_to_all_others(
     peopled: Stage, case: Case
 ) -> None:
+    untouched: World | None = None
     for principal in PRINCIPALS:
         allowed = case.allows(principal)
         if allowed is None:
             continue
-        world = World(peopled, case, principal)
+        world = World(peopled, case, principal, None if allowed else untouched)
+        untouched = untouched if allowed else world
         if allowed:
             peopled.sql(world.text, None if principal == "local" else world.name)
         elif principal == "disabled":

@@ -23,7 +23,7 @@ from tests.torture.worker import EXPELLED
 from horae.core.interval import Every
 from horae.core.job import JobSpec, TaskSpec
 from horae.core.lifecycle import AttemptState
-from horae.core.liveness import Memory, Sight, observe
+from horae.core.liveness import SILENCE, Memory, Sight, observe
 from horae.core.schedule import Once
 from horae.errors import StoreConflict, StoreUnavailable
 from horae.store.catalog import Catalog
@@ -129,12 +129,13 @@ class Keeper:
         return len(dead)
 
     async def bury(self) -> None:
-        """Takes over from everybody whose process is known to be gone, without waiting the grace out."""
-        ends = time.monotonic() + PATIENCE
+        """Takes over from everybody whose process is known to be gone: at each look the keeper's own time is a whole
+        silence later, so that nobody waits for one."""
+        ends, moment = time.monotonic() + PATIENCE, time.monotonic()
         while any(node.state == "ALIVE" for node in await self.store.nodes()):
             assert time.monotonic() < ends, f"still alive: {await self.store.nodes()}"
-            await self.look()
-            await self.look(time.monotonic() + self.store.lock_grace)
+            moment += SILENCE
+            await self.look(moment)
 
 
 async def finish_alone(store: Catalog, node: UUID) -> None:
