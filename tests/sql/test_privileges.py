@@ -32,7 +32,7 @@ class World:
         self.case = case
         self.name = principal if principal in SHARED else f"{principal}_{number}"
         kinds = ("new", "job", "user", "role", "secret", "fresh")
-        self.names = {each: f"{each}_{number}" for each in kinds}
+        self.names: dict[str, str] = {each: f"{each}_{number}" for each in kinds}
         job = self.names["job"]
         self.names |= {"number": str(number), "me": self.name}
         self.names["run"] = ids.keyed_run_id(ids.job_uuid(job), ids.trigger_key("first"))
