@@ -34,12 +34,12 @@ from bench.catalog_common import (
     spread,
 )
 from bench.timing import table
-from horae.core.ids import job_uuid
-from horae.core.job import JobSpec
-from horae.store.catalog import Catalog
+from horae.core.job.definition import JobSpec
+from horae.core.job.ids import job_uuid
+from horae.store.catalog.catalog import Catalog
+from horae.store.catalog.row_codec import milliseconds
 from horae.store.postgres.driver import PostgresDriver
 from horae.store.records import Capacity
-from horae.store.rows import milliseconds
 from horae.testing.clock import ManualClock
 
 DUE = 20_000

@@ -16,9 +16,9 @@ from uuid import UUID, uuid4
 from tools.postgres import PostgresServer, running_postgres
 
 from horae import Cron
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import AttemptState
-from horae.store.catalog import Catalog
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import AttemptState
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
 from horae.store.records import AttemptEnd, Claim, Settlement
 from horae.store.sqlite.driver import SqliteDriver

@@ -29,9 +29,9 @@ from bench.catalog_common import (
 )
 from bench.catalog_raw import FAR, RawPostgres, RawSqlite, RawWriter, raw_cycle
 from bench.timing import table
-from horae.core.ids import job_uuid
+from horae.core.job.ids import job_uuid
+from horae.store.catalog.row_codec import milliseconds
 from horae.store.records import Capacity
-from horae.store.rows import milliseconds
 
 BATCH = 500
 TARGET = 0.7

@@ -16,7 +16,7 @@ import apsw
 import psycopg
 
 from horae.store.driver import Row, statements
-from horae.store.postgres.transaction import Prepared
+from horae.store.postgres.transaction import PreparedStatements
 
 FAR = 4_000_000_000_000
 """2096: alarms of the raw side's jobs, later than any clock here gets."""
@@ -111,7 +111,7 @@ class RawPostgres:
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=1)
-        self._many = Prepared().many
+        self._many = PreparedStatements().many
 
     def prepared(self, batches: Batches) -> list[tuple[str, Any]]:
         return [self._many[name].bound(rows) for name, rows in batches]

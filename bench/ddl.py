@@ -10,10 +10,10 @@ from time import perf_counter
 
 from bench.timing import microseconds, race, repeated, table
 from horae import Horae
-from horae.ddl import parse
-from horae.ddl.binder import created
-from horae.ddl.printer import job_text
-from horae.ddl.statements import CreateJob
+from horae.formats.sql import parse
+from horae.formats.sql.binder import create_definition
+from horae.formats.sql.printer import job_text
+from horae.formats.sql.statements import CreateJob
 
 MEASURED = "parse: CREATE JOB with ten clauses"
 TARGET = 500e-6
@@ -62,15 +62,15 @@ def _additions() -> int:
 
 def ddl_table() -> tuple[str, list[str]]:
     typical, windowed = _job(TYPICAL), _job(WINDOWED)
-    spec = created(typical, now=NOW)
+    spec = create_definition(typical, now=NOW)
     thousand = TYPICAL * 1000
     contenders: dict[str, Callable[[], int]] = {
         YARDSTICK: repeated(_additions, 200),
         MEASURED: repeated(lambda: parse(TYPICAL), 200),
         "parse: CREATE JOB with a window and three tasks": repeated(lambda: parse(WINDOWED), 200),
         "parse: one of a thousand in one text": lambda: len(parse(thousand)),
-        "bind: ten clauses": repeated(lambda: created(typical, now=NOW), 200),
-        "bind: a window and three tasks": repeated(lambda: created(windowed, now=NOW), 200),
+        "bind: ten clauses": repeated(lambda: create_definition(typical, now=NOW), 200),
+        "bind: a window and three tasks": repeated(lambda: create_definition(windowed, now=NOW), 200),
         "print: ten clauses": repeated(lambda: job_text(spec), 200),
     }
     took = race(contenders, rounds=7)

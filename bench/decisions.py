@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from bench.schedules import cronsim
 from bench.timing import microseconds, race, repeated, table
 from horae import Constraints, DecisionRequest, Distribution, decide
-from horae.core.krontab import parse_line
+from horae.formats.krontab.parser import parse_line
 
 YARDSTICK = "yardstick: cronsim, one step of `*/5 * * * *`"
 YARDSTICK_TOOK = 6e-6

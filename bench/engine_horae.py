@@ -13,11 +13,11 @@ from bench.catalog_common import DEFINE_BATCH
 from bench.catalog_raw import FAR, RawPostgres, RawSqlite, RawWriter, raw_cycle
 from bench.engine_child import serve
 from horae import Every, Horae
-from horae.core.ids import job_uuid
-from horae.core.job import JobSpec, TaskSpec
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.job.ids import job_uuid
 from horae.events import RunEnded
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
 
 RAW_BATCH = 500
 FORMS = ("async", "sync")

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from bench.timing import race, table
-from horae.core.external import ExternalPolicy, Sandbox
-from horae.runners import sandbox
-from horae.runners.command import CommandWork, run_command
+from horae.core.program.policy import ExternalPolicy, Sandbox
+from horae.external import sandbox
+from horae.external.command import CommandWork, run_command
 
 PROGRAM = "/bin/true"
 BARE = "subprocess, nothing contained"

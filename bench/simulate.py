@@ -14,13 +14,13 @@ from time import perf_counter
 from typing import Any
 
 from bench.timing import table
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.schedule import Cron
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.schedule.schedules import Cron
 from horae.logs import silenced
-from horae.rehearsal.cast import Cast, Part
-from horae.rehearsal.draws import Chance
-from horae.rehearsal.play import play
-from horae.rehearsal.stage import Span
+from horae.simulate.draws import DrawOptions
+from horae.simulate.engine import SimulatedSpan
+from horae.simulate.jobs import SimulatedJob, SimulatedJobs
+from horae.simulate.simulate import play
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 SIZES = (100, 1000)
@@ -55,16 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measured(jobs: int, rounds: int) -> dict[str, Any]:
     parts = tuple(
-        Part(JobSpec(f"job-{number:04}", Cron(f"{number % 4 * 15} * * * *"), (TaskSpec("work", "shop.work"),)))
+        SimulatedJob(JobSpec(f"job-{number:04}", Cron(f"{number % 4 * 15} * * * *"), (TaskSpec("work", "shop.work"),)))
         for number in range(jobs)
     )
-    span = Span(START, START + timedelta(days=1), 500)
+    span = SimulatedSpan(START, START + timedelta(days=1), 500)
     best = {False: float("inf"), True: float("inf")}
     runs = 0
     for _ in range(rounds):
         for suggest in best:
             begun = perf_counter()
-            runs = play(Cast(parts), span, Chance(), suggest=suggest).started
+            runs = play(SimulatedJobs(parts), span, DrawOptions(), suggest=suggest).started
             best[suggest] = min(best[suggest], perf_counter() - begun)
     return {
         "jobs": jobs,

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from horae.store import catalog
+from horae.store.catalog import catalog
 from horae.store.driver import Driver
-from horae.store.migrating import check_catalog, migrate
+from horae.store.schema import check_catalog, migrate
 from horae.store.sqlite.driver import SqliteDriver
 
 

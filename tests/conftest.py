@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-pytest.register_assert_rewrite("horae.testing")
+pytest.register_assert_rewrite("horae_store_tests")
 pytest_plugins = ["tests.conduct", "tests.leftovers", "tests.blank"]
 # A property is never judged by the time an example takes: the machine may be busy.
 settings.register_profile("suite", deadline=None, derandomize=True)

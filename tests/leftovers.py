@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-import horae.runners.run  # noqa: F401 - sets the level of its logger once, when it is first imported
-from horae.runners import output
-from horae.security.concealing import forget, is_concealed, reveal
+import horae.executors.run  # noqa: F401 - sets the level of its logger once, when it is first imported
+from horae.executors import output
+from horae.security.concealment import forget_taken, is_concealed, reveal
 
 LOGGERS = ("", "asyncio", "uvicorn", "horae", "horae.engine", "horae.runs", "horae.store", "horae.task")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1)
@@ -65,7 +65,7 @@ def the_process_is_left_as_it_was() -> Iterator[None]:
     before = state()
     yield
     # An app that holds a key closes its process for good, and takes the key out of the environment: here it has ended.
-    forget()
+    forget_taken()
     if is_concealed():
         reveal()
     left = differences(before, state())

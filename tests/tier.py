@@ -26,7 +26,7 @@ QUICK = tuple(
         "architecture",
         "config",
         "core",
-        "ddl",
+        "formats",
         "dashboard",
         "store/test_contract_model.py",
         "store/test_contract_sqlite.py",

@@ -9,13 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from horae import declarative, errors
-from horae.core.jobkeys import CLAUSES, FILE, FILE_JOB, PARTITION, RETRY, SCHEDULE, SECRET, TASK, WINDOW
-from horae.core.jobtable import JOB_FILE_SCHEMA
-from horae.core.lifecycle import MACHINES, Machine
-from horae.ddl.grammar import GRAMMAR, TOKENS
+from horae.core.run.lifecycle import MACHINES, StateMachine
 from horae.errors import HoraeError, InvalidInput, StoreError
-from horae.store.migrating import schema_text
-from horae.web.problems import status_of
+from horae.formats.sql.grammar import GRAMMAR, TOKENS
+from horae.formats.toml.job_file import JOB_FILE_SCHEMA
+from horae.formats.toml.keys import CLAUSES, FILE, FILE_JOB, PARTITION, RETRY, SCHEDULE, SECRET, TASK, WINDOW
+from horae.store.schema import schema_text
+from horae.web.http.problems import status_of
+from tools.diagrams import DIAGRAMS
 from tools.pictures import state_picture
 from tools.reference_commands import commands_page
 from tools.reference_events import events_page
@@ -24,7 +25,6 @@ from tools.reference_settings import settings_page
 from tools.writing import cell, page, slug, table
 
 DOCS = Path(__file__).parents[1] / "docs"
-STORE = Path(__file__).parents[1] / "src" / "horae" / "store"
 _BRANCH = re.compile(r"(\w+) +(\d{4}) +(\S.*)")
 """One of the tree at the head of errors.py, with what is said of it there."""
 
@@ -45,7 +45,7 @@ def lifecycle_page() -> str:
     return page("Lifecycle", *parts)
 
 
-def picture_name(machine: Machine) -> str:
+def picture_name(machine: StateMachine) -> str:
     return f"lifecycle-{slug(machine.name)}.svg"
 
 
@@ -138,8 +138,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "events.md": events_page,
     **{f"pictures/{picture_name(each)}": partial(state_picture, each) for each in MACHINES},
+    **{f"pictures/architecture-{name}.svg": made for name, made in DIAGRAMS.items()},
 }
-SCHEMAS = {dialect: STORE / dialect / "schema.sql" for dialect in ("sqlite", "postgres")}
+SCHEMAS = {dialect: DOCS / "schema" / f"{dialect}.sql" for dialect in ("sqlite", "postgres")}
 
 
 def schema_file(dialect: str) -> str:
@@ -148,7 +149,8 @@ def schema_file(dialect: str) -> str:
 
 
 def main() -> None:
-    (DOCS / "pictures").mkdir(exist_ok=True)
+    for folder in ("pictures", "schema"):
+        (DOCS / folder).mkdir(exist_ok=True)
     for name, made in PAGES.items():
         (DOCS / name).write_text(made(), encoding="utf-8")
     for dialect, path in SCHEMAS.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from horae.core.lifecycle import Machine
+from horae.core.run.lifecycle import StateMachine
 
 WIDTH, BOX, ROW, GAP = 900, 34, 62, 30
 _COLOURS = ("#2f6fb3", "#a2641a", "#2e7d52", "#8a4ba3")
@@ -21,7 +21,7 @@ _STYLE = """
 """
 
 
-def state_picture(machine: Machine) -> str:
+def state_picture(machine: StateMachine) -> str:
     """Those that go on in the middle, the ends on the right; an arrow has the colour of the state that it leaves."""
     going = [state for state in machine.states if machine.moves[state]]
     ends = [state for state in machine.states if not machine.moves[state]]

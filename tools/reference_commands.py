@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from horae.cli.arguments import build_parser
+from horae.cli.arguments.commands import build_parser
 from tools.writing import cell, code, page, table
 
 _INTRO = """

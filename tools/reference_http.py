@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 
-from horae.desk import asking, persons, plans, shapes, sights
-from horae.desk import said as sayings
-from horae.desk.operations import OPERATIONS, PREFIX, Operation
-from horae.desk.shapes import Shape
-from horae.web.openapi import GROUPS, refusals, statuses
-from horae.web.problems import TITLES
+from horae.api import requests
+from horae.api.operations import OPERATIONS, PREFIX, Operation
+from horae.api.responses import catalog_responses, job_responses, people_responses, plan_responses
+from horae.api.responses import version_responses as sayings
+from horae.api.responses.job_responses import ApiResponse
+from horae.web.http.openapi import GROUPS, refusals, statuses
+from horae.web.http.problems import TITLES
 from tools.writing import cell, code, field_words, own_words, page, slug, table
 
 _NULL = ", or null"
@@ -48,7 +49,7 @@ def http_page() -> str:
 def _operation(operation: Operation) -> list[str]:
     made = [f"### {operation.summary}", f"```\n{operation.method} {PREFIX}{operation.path}\n```"]
     about = own_words(operation.asks)
-    if about and operation.asks is not asking.Nothing:
+    if about and operation.asks is not requests.EmptyRequest:
         made.append(about)
     said = field_words(operation.asks)
     rows = [_parameter(operation, each, said.get(each.name, "")) for each in msgspec.structs.fields(operation.asks)]
@@ -113,7 +114,7 @@ def _bounds(schema: dict[str, Any], least: str, most: str, unit: str) -> str:
 # ---- what is answered ------------------------------------------------------------------------------------------------
 
 
-def _linked(kind: type[Shape]) -> str:
+def _linked(kind: type[ApiResponse]) -> str:
     return f"[{kind.__name__}](#{slug(kind.__name__)})"
 
 
@@ -123,9 +124,9 @@ def _answers() -> list[str]:
     _, found = msgspec.json.schema_components([each.answers for each in OPERATIONS], ref_template=_REFERENCE)
     kinds = {
         kind.__name__: kind
-        for module in (shapes, sights, persons, plans, sayings)
+        for module in (job_responses, catalog_responses, people_responses, plan_responses, sayings)
         for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Shape) and kind is not Shape
+        if isinstance(kind, type) and issubclass(kind, ApiResponse) and kind is not ApiResponse
     }
     parts = ["## Answers", about]
     for name in sorted(found):

@@ -8,14 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from horae.app.system import system_settings
-from horae.config.loading import EXTERNAL, KeySources
+from horae.app.process.system_settings import system_settings
+from horae.config.loader import EXTERNAL, KeySources
 from horae.config.server import DEFAULT_HTTP, Address, ServerSettings, server_keys
-from horae.core.duration import format_duration
-from horae.core.external import ExternalPolicy
-from horae.core.job import TASK_SETTINGS, Settings
-from horae.core.jobkeys import SETTINGS
-from horae.engine.tuning import PREFIX, Tuning
+from horae.core.job.definition import TASK_SETTINGS, Settings
+from horae.core.program.policy import ExternalPolicy
+from horae.core.time.duration import format_duration
+from horae.engine.limits import PREFIX, EngineSettings
+from horae.formats.toml.keys import SETTINGS
 from tools.writing import cell, code, field_words, page, table
 
 _INTRO = """
@@ -44,14 +44,14 @@ _LENGTHS = {"session_length", "undecided", "time_limit", "grace", "cpu_seconds"}
 
 def settings_page() -> str:
     system = system_settings()
-    own = field_words(Tuning)
+    own = field_words(EngineSettings)
     known = {each.name.removeprefix(PREFIX) for each in system}
     parts = ["## Of a job", _JOBS, table(["setting", "takes", "default", ""], _job_rows())]
     rows = [[code(each.name), _shown(each.default), cell(each.description)] for each in system]
     parts += ["## Of all nodes", _SYSTEM, table(["setting", "default", ""], rows)]
     left = [
         [code(each.name), _shown(_default(each)), cell(own[each.name])]
-        for each in fields(Tuning)
+        for each in fields(EngineSettings)
         if each.name not in known
     ]
     parts += ["## Of one node", _NODE, table(["setting", "default", ""], left)]

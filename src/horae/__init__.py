@@ -2,20 +2,20 @@
 
 from typing import TYPE_CHECKING, Any
 
-import horae.core.custom  # noqa: F401 - makes its kind of schedule known, so that it can be read back
-from horae.core.constraint import Constraints
-from horae.core.decision import CORE_VERSION, Decision, DecisionRequest, decide
-from horae.core.distribution import Distribution
-from horae.core.interval import Every, Iso8601
-from horae.core.policy import Bounded, Queue, Retry
-from horae.core.schedule import Cron, Once, Schedule
-from horae.core.window import Window
+import horae.core.schedule.custom  # noqa: F401 - registers custom schedules, so that they can be read back
+from horae.core.job.policies import Bounded, Queue, Retry
+from horae.core.schedule.interval import Every, Iso8601
+from horae.core.schedule.schedules import Cron, Once, Schedule
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import CORE_VERSION, Decision, DecisionRequest, decide
+from horae.core.window.distribution import Distribution
+from horae.core.window.window import Window
 from horae.errors import HoraeError
 from horae.version import __version__
 
 if TYPE_CHECKING:
     from horae.app.horae import Horae
-    from horae.runners.run import Cancelled, Run
+    from horae.executors.run import Cancelled, Run
 
 __all__ = [
     "CORE_VERSION",
@@ -42,13 +42,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The engine is imported when it is asked for: previews on the command line start without it."""
+    """Imports the engine on first use, so that previews on the command line start without it."""
     if name == "Horae":
         from horae.app.horae import Horae
 
         return Horae
     if name in ("Cancelled", "Run"):
-        from horae.runners import run
+        from horae.executors import run
 
         return getattr(run, name)
     raise AttributeError(f"module 'horae' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m horae`, for where the `horae` script is not on the path."""
+"""`python -m horae`, for environments in which the `horae` script is not on the path."""
 
 from horae.cli import main
 

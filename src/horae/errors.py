@@ -1,12 +1,12 @@
-"""One tree of errors; every leaf has a stable code and a stable number.
+"""The tree of errors: every class has a stable code and a stable number.
 
     HoraeError                    1000
-    ├── InvalidInput              1100   what was given cannot be understood
+    ├── InvalidInput              1100   an argument or request is not valid
     │   ├── InvalidDuration       1101
-    │   ├── InvalidTime           1102   naive, or outside the calendar
+    │   ├── InvalidTime           1102   without a zone, or outside the calendar
     │   ├── UnknownZone           1103
     │   ├── InvalidName           1104
-    │   ├── InvalidIdentifier     1105   malformed, or one kind of id in the place of another
+    │   ├── InvalidIdentifier     1105   malformed, or an id of another kind
     │   ├── InvalidSchedule       1110
     │   │   ├── InvalidCron       1111   names the expression, the field and the reason
     │   │   │   └── CronNeverFires 1112
@@ -29,46 +29,46 @@
     ├── NotFound                  1200
     │   ├── JobNotFound           1201
     │   ├── RunNotFound           1202
-    │   ├── TaskNotFound          1203   no node here has a callable of that name
+    │   ├── TaskNotFound          1203   no node has a handler of that name
     │   ├── PrincipalNotFound     1204   no such user or role
     │   └── SecretNotFound        1205
     ├── IllegalTransition         1300   the state did not change
-    ├── StoreError                1400   the catalog's store said no; the driver's error is the cause
-    │   ├── StoreUnavailable      1401   cannot be reached, or was lost at work (`outcome_unknown`)
-    │   ├── StoreRefused          1402   wrong password, or no right to do this
+    ├── StoreError                1400   the store refused or failed; the driver's error is the cause
+    │   ├── StoreUnavailable      1401   cannot be reached, or the connection broke (`outcome_unknown`)
+    │   ├── StoreRefused          1402   wrong password, or no permission
     │   ├── StoreMissing          1403   no such database, or no catalog in it yet
-    │   ├── NotACatalog           1404   a file that is not SQLite, a schema that is not ours
+    │   ├── NotACatalog           1404   a file that is not SQLite, or a schema that is not Horae's
     │   ├── StoreReadOnly         1405
     │   ├── StoreFull             1406   nothing of the transaction was written
-    │   ├── StoreConflict         1407   lost against another transaction: repeat it
-    │   ├── SchemaTooOld          1408   `horae migrate`
+    │   ├── StoreConflict         1407   another transaction won: repeat it
+    │   ├── SchemaTooOld          1408   run `horae migrate`
     │   ├── SchemaTooNew          1409   a newer release wrote it
     │   ├── ClockImplausible      1410
-    │   └── ServerUnavailable     1412   a Horae server that a command was to ask does not answer
-    ├── Conflict                  1500   the request is well formed, but the catalog says otherwise
+    │   └── ServerUnavailable     1412   the Horae server that a command uses does not answer
+    ├── Conflict                  1500   the request is valid, but conflicts with the catalog's state
     │   ├── VersionConflict       1501   another change came first
     │   ├── NamespaceConflict     1502   another namespace owns the job
     │   ├── NodeNameTaken         1503
     │   ├── AlreadyExists         1504
-    │   ├── InUse                 1505   something else still needs it
-    │   ├── KeyReused             1506   an idempotency key that came with another request before
-    │   ├── PlanMoved             1507   what a plan was made on is not as it was
-    │   ├── WaitExpired           1510   a run had not ended when the time to wait for it was over
-    │   └── OwnerLimitReached     1511   an owner has as much as it may: names the limit
-    ├── AccessDenied              1800   the principal has no right to do this
+    │   ├── InUse                 1505   still needed or in use
+    │   ├── KeyReused             1506   the idempotency key was used with another request
+    │   ├── PlanMoved             1507   the catalog changed after the plan was made
+    │   ├── WaitExpired           1510   the run had not ended when the timeout expired
+    │   └── OwnerLimitReached     1511   an owner has reached a limit, which the message names
+    ├── AccessDenied              1800   the principal lacks a privilege
     │   ├── LoginFailed           1801
-    │   ├── CrossSite             1802   another site made the browser ask, or the request cannot show that none did
+    │   ├── CrossSite             1802   the request comes from another site, or may do so
     │   └── RateLimited           1803
-    ├── SecretError               1810   no master key, the wrong one, or a value that was tampered with
-    └── ExecutionError            1600   what an attempt can fail of; the numbers stand in its row
-        ├── TaskRaised            1601   the task's own error
+    ├── SecretError               1810   no master key, a wrong one, or a value that was tampered with
+    └── ExecutionError            1600   why an attempt failed; its row has the number
+        ├── TaskRaised            1601   the task raised an exception
         ├── TaskTimedOut          1602
-        ├── TaskCrashed           1603   its process ended, was killed, or could not begin
+        ├── TaskCrashed           1603   its process ended, was killed, or could not start
         ├── TransactionExpired    1604   run.transaction lasted too long and was rolled back
-        ├── StatementFailed       1605   what the database said of a SQL job
+        ├── StatementFailed       1605   the database refused the statement of a SQL job
         ├── CommandFailed         1606   an external command ended with a status other than 0, or by a signal
         ├── CommandRefused        1607   external jobs are off, or the command is not allowed
-        └── IdentityRevoked       1608   whose job it is may not have it run any more
+        └── IdentityRevoked       1608   the job's owner may not run it any more
 
 Codes and numbers are a contract: they are stored in catalogs and matched by programs. Add, never reuse.
 """
@@ -84,9 +84,9 @@ _WORDS = re.compile(r'([\s"]+)')
 _MISTYPED = re.compile(
     r"(?:(?P<scheme>.{0,20}?postgres(?:ql)?)(?P<separator>[:/]{1,3}))?(?=[^:/@]{0,200}:[^@])", re.IGNORECASE
 )
-"""What stands before the user in an address that has no `://`."""
+"""The part before the user in an address that has no `://`."""
 _PLACE = re.compile(r"[\w.\-\[\]]+(?::[0-9]+)?/")
-"""The host of an address that has no scheme at all: a path follows, as in no mail and no image of a container."""
+"""The host of an address without a scheme. A path must follow, unlike in a mail address or a container image."""
 _WITH_PATHS = ("http", "https", "ws", "wss", "sqlite", "file")
 _MENTIONED = re.compile(r"(?i)passw|pwd")
 _AS_PARAMETER = re.compile(
@@ -94,35 +94,39 @@ _AS_PARAMETER = re.compile(
 )
 
 
-def told(value: object) -> str:
-    """Any value as text. Never raises: what cannot be written out is told by its type."""
+def as_text(value: object) -> str:
+    """Any value as text. Never raises: if a value has no text, returns the name of its type."""
     if isinstance(value, str):
         return value
     try:
         return str(value) if isinstance(value, date | timedelta) else repr(value)
-    except Exception:  # noqa: BLE001 - whatever a stranger's repr raises, the error being told comes first
+    except Exception:  # noqa: BLE001 - a faulty repr must not hide the error that is being reported
         return f"<{type(value).__name__}>"
 
 
 def reason_of(error: BaseException) -> str:
-    """Why something failed: Horae's own words, else the exception's with its type."""
-    return error.message if isinstance(error, HoraeError) else f"{type(error).__name__}: {told(error)}"
+    """Why something failed: the message of a HoraeError, else the exception with its type."""
+    return error.message if isinstance(error, HoraeError) else f"{type(error).__name__}: {as_text(error)}"
 
 
 def without_passwords(text: str) -> str:
-    """Text with the passwords of addresses taken out: `postgresql://user:…@host/db`, `password=…`. Every error and log
-    line goes through here, since drivers and users put addresses into their words. It takes time in proportion to the
-    text, which may be anybody's."""
+    """Removes the passwords of addresses from text: `postgresql://user:…@host/db`, `password=…`.
+
+    Every error and log line passes through here, because drivers and users put addresses into their texts. The time it
+    takes is proportional to the length of the text, which may come from anyone.
+    """
     if "@" in text:
         text = "".join(_without_login(word) if "@" in word else word for word in _WORDS.split(text))
     return _AS_PARAMETER.sub(r"\1…", text) if _MENTIONED.search(text) else text
 
 
 def _without_login(word: str) -> str:
-    """A word without the password of an address in it, mistyped ones included: `postgresql:/user:…@host/db`. Only where
-    a path may have a colon and an @ of its own, as behind http://, does a login end before the path."""
+    """Removes the password of an address in a word, even if the address is mistyped: `postgresql:/user:…@host/db`.
+
+    The login ends before the path only for schemes such as http://, whose paths may contain a colon and an @.
+    """
     scheme, separator, rest = word.partition("://")
-    # A :// behind another colon may be of a password.
+    # A :// after another colon may be part of a password.
     if (not separator or ":" in scheme) and (found := _MISTYPED.match(word)) is not None:
         behind = word[found.end() :]
         if found["scheme"] or _PLACE.match(behind.rpartition("@")[2]):
@@ -131,25 +135,31 @@ def _without_login(word: str) -> str:
         return word
     place, slash, path = rest.partition("/")
     if not scheme.endswith(_WITH_PATHS):
-        place, slash, path = rest, "", ""  # a password may have a slash in it
+        place, slash, path = rest, "", ""  # a password may contain a slash
     login, at, host = place.rpartition("@")
     user, colon, _ = login.partition(":")
     return f"{scheme}{separator}{user}:…@{host}{slash}{path}" if at and colon else word
 
 
 def shown(value: object) -> str:
-    """A value as an error message may show it: quoted, printable, and never longer than a line or two."""
-    text = without_passwords(told(value))
+    """A value for an error message: quoted, printable, without passwords, and cut after a line or two."""
+    text = without_passwords(as_text(value))
     cut = text[:_LONGEST_QUOTE]
     visible = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
     return f'"{visible}"' if len(text) <= _LONGEST_QUOTE else f'"{visible}…" ({len(text)} characters)'
 
 
 class HoraeError(Exception):
-    """Something Horae refused or could not do.
+    """The base class of every error that Horae raises.
 
-    `hint` is the next step for a person; it is kept out of `str()` and added as a note, so tracebacks show it.
-    `details` repeats the message's parts for programs.
+    `message` says what is wrong and where. `hint` is the next step for a person; `str()` leaves it out, and tracebacks
+    show it as a note. `details` repeats the parts of the message for programs. `code` and `number` identify the kind of
+    error.
+
+        try:
+            await app.trigger("nightly")
+        except HoraeError as error:
+            print(error.code, error.message, error.hint)
     """
 
     code: ClassVar[str] = "horae_error"
@@ -169,11 +179,11 @@ class HoraeError(Exception):
             self.add_note(hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default would call the class with the message alone, which not every class takes.
+        # The default would call the class with the message alone, which not every class accepts.
         return _rebuilt, (type(self), self.args, self.__dict__)
 
     def to_dict(self) -> dict[str, Any]:
-        """The form every `--json` surface prints: plain values only, absent parts left out."""
+        """The error as `--json` prints it: plain values only, without empty parts."""
         plain = {
             key: value if isinstance(value, int | float | bool | None) else without_passwords(str(value))
             for key, value in self.details.items()
@@ -210,7 +220,8 @@ class InvalidSchedule(InvalidInput, code="invalid_schedule", number=1110): ...
 
 
 class InvalidCron(InvalidSchedule, code="invalid_cron", number=1111):
-    """Carries `expression`, `field` and `reason`, also in `details`; the text is the declarative contract's."""
+    """A faulty cron expression. Has `expression`, `field` and `reason`, also in `details`. The message is that of the
+    declarative scheduler's specification."""
 
     def __init__(self, expression: str, field: str, reason: str, *, hint: str | None = None) -> None:
         details = {"expression": expression, "field": field, "reason": reason}
@@ -247,7 +258,7 @@ class InvalidDefinition(InvalidInput, code="invalid_definition", number=1131): .
 
 
 class DependencyCycle(InvalidInput, code="dependency_cycle", number=1132):
-    """`cycle` lists the jobs in order, the first repeated at the end."""
+    """Dependencies form a cycle. `cycle` lists the jobs in order, with the first repeated at the end."""
 
     def __init__(self, cycle: tuple[str, ...]) -> None:
         path = " -> ".join(cycle)
@@ -257,7 +268,7 @@ class DependencyCycle(InvalidInput, code="dependency_cycle", number=1132):
 
 
 class InvalidKrontab(InvalidInput, code="invalid_krontab", number=1140):
-    """A fault in krontab text, with where it stands: `file`, `line` and `column` count from 1."""
+    """A fault in a krontab, with its place: `file`, `line` and `column`, which count from 1."""
 
     def __init__(self, reason: str, *, file: str, line: int, column: int, hint: str | None = None) -> None:
         details = {"file": file, "line": line, "column": column, "reason": reason}
@@ -272,7 +283,8 @@ class InvalidStoreUrl(InvalidInput, code="invalid_store_url", number=1142): ...
 
 
 class InvalidStatement(InvalidInput, code="invalid_statement", number=1143):
-    """A fault in SQL text, with where it stands: `line` and `column` count from 1; `expected` is what could follow."""
+    """A fault in SQL text, with its place: `line` and `column` count from 1. `expected` lists what could follow
+    there."""
 
     def __init__(
         self,
@@ -294,7 +306,7 @@ class InvalidConfiguration(InvalidInput, code="invalid_configuration", number=11
 
 
 class InvalidJobFile(InvalidInput, code="invalid_job_file", number=1145):
-    """A fault in a definition as data: `line` from 1, 0 where there are none; `path` such as `jobs.etl.tasks[1]`."""
+    """A fault in a job file. `line` counts from 1, 0 if unknown; `path` is a place such as `jobs.etl.tasks[1]`."""
 
     def __init__(self, reason: str, *, file: str, line: int, path: str, hint: str | None = None) -> None:
         details = {"file": file, "line": line, "path": path, "reason": reason}
@@ -328,11 +340,12 @@ class IllegalTransition(HoraeError, code="illegal_transition", number=1300): ...
 
 
 class StoreError(HoraeError, code="store_error", number=1400):
-    """The store could not do it. What the driver said is kept as `__cause__`."""
+    """The store could not carry out a request. The driver's error is kept as `__cause__`."""
 
 
 class StoreUnavailable(StoreError, code="store_unavailable", number=1401):
-    """`outcome_unknown`: the connection broke while committing, so the work may have been done; repeating is safe."""
+    """The store cannot be reached. With `outcome_unknown` the connection broke during a commit, so the change may have
+    been made; repeating it is safe."""
 
     def __init__(self, message: str, *, hint: str | None = None, outcome_unknown: bool = False) -> None:
         super().__init__(message, hint=hint, details={"outcome_unknown": True} if outcome_unknown else None)
@@ -373,7 +386,8 @@ class Conflict(HoraeError, code="conflict", number=1500): ...
 
 
 class VersionConflict(Conflict, code="version_conflict", number=1501):
-    """`expected` is the version the caller read, `found` the catalog's (0: no such job); `differs` names the parts."""
+    """Another change came first. `expected` is the version that the caller read, `found` the catalog's (0: no such
+    job); `differs` names the parts that differ."""
 
     def __init__(self, name: str, expected: int, found: int, differs: tuple[str, ...] = ()) -> None:
         parts = ", ".join(differs)

@@ -1,9 +1,9 @@
-"""What happens in an engine, as typed events, and the stream they travel on.
+"""The events of an engine, as typed named tuples, and the stream that delivers them.
 
-Logs, metrics, hooks and live pages feed on this and on nothing else; an event tells what has happened and decides
-nothing. Events are named tuples, because thousands a second are made: two of different classes that hold the same
-values compare equal, so ask for the class first. Times ending in `_ms` are milliseconds since 1970; `seconds` are
-measured on a monotonic clock.
+Logs, metrics, hooks and live pages are fed by this stream alone. An event reports what has happened and decides
+nothing. Events are named tuples because thousands are made each second: two of different classes with the same values
+compare equal, so check the class first. Times ending in `_ms` are milliseconds since 1970; `seconds` are measured on a
+monotonic clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger("horae")
 
 
 class EngineStarted(NamedTuple):
-    """Emitted when a node has registered its definitions and begins to work; `slots` runs fit on it at once."""
+    """Emitted when a node has registered its definitions and begins to work. `slots` is its concurrency limit."""
 
     node: str
     name: str | None
@@ -36,18 +36,18 @@ class EngineStarted(NamedTuple):
 
 
 class Draining(NamedTuple):
-    """Emitted when a node is to stop and waits, `seconds` at most, for the `count` runs that it has under way. `runs`
-    names the first of them, each by its job and its id. `name` is what the node was started with."""
+    """Emitted when a node is to stop and waits, at most `seconds`, for the `count` runs that it is running. `runs`
+    names the first of them by job and id. `name` is the name that the node was started with."""
 
     node: str
     seconds: float
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no caller uses here
     runs: str
     name: str | None = None
 
 
 class EngineStopped(NamedTuple):
-    """Emitted when a node has stopped; `released` runs were handed back for others to finish."""
+    """Emitted when a node has stopped. It released `released` unfinished runs for other nodes."""
 
     node: str
     released: int
@@ -55,19 +55,19 @@ class EngineStopped(NamedTuple):
 
 
 class StoreLost(NamedTuple):
-    """Emitted when the catalog cannot be reached; nothing is started until StoreFound."""
+    """Emitted when the catalog cannot be reached. Nothing is started until StoreFound."""
 
     error: str
 
 
 class StoreFound(NamedTuple):
-    """Emitted when the catalog is back, `seconds` after it was lost."""
+    """Emitted when the catalog can be reached again, `seconds` after it was lost."""
 
     seconds: float
 
 
 class Planned(NamedTuple):
-    """Emitted after a planning pass that looked at `jobs` jobs and gave birth to `born` runs."""
+    """Emitted after a pass over due schedules that looked at `jobs` jobs and created `born` runs."""
 
     jobs: int
     born: int
@@ -75,21 +75,21 @@ class Planned(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """Emitted after a call that asked the catalog for runs, with how many came and how long it took."""
+    """Emitted after a call that claimed runs: `runs` were claimed, and the call took `seconds`."""
 
     runs: int
     seconds: float
 
 
 class RunPassed(NamedTuple):
-    """Emitted when a run ended that had not started: SKIPPED, MISSED, UNSCHEDULABLE, CANCELLED and the like.
+    """Emitted when a run ends that never started: SKIPPED, MISSED, UNSCHEDULABLE, CANCELLED and others.
 
     `count` is how many scheduled times it stands for, from `first_ms` to `last_ms`.
     """
 
     job: str
     state: str
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no caller uses here
     reason: str | None
     is_recovery: bool
     run_id: str
@@ -98,7 +98,7 @@ class RunPassed(NamedTuple):
 
 
 class RunStarted(NamedTuple):
-    """Emitted when this node begins with a run, or goes on with one that had been parked, released or lost.
+    """Emitted when this node starts a run, or continues one that had been parked, released or lost.
 
     `fence` is 1 at a run's very first start. `strategy` is the job's recovery policy: last, all, none, bounded,
     compressed.
@@ -116,7 +116,7 @@ class RunStarted(NamedTuple):
 
 
 class AttemptStarted(NamedTuple):
-    """Emitted when a try of a task begins; `attempt` counts from 1."""
+    """Emitted when an attempt of a task starts. `attempt` counts from 1."""
 
     run_id: str
     job: str
@@ -125,10 +125,10 @@ class AttemptStarted(NamedTuple):
 
 
 class AttemptEnded(NamedTuple):
-    """Emitted when a try of a task has ended, with the state of the attempt and the error's text if it failed.
+    """Emitted when an attempt of a task has ended, with its state and the error's text if it failed.
 
-    `traceback` is the text of where it failed; of a program, the last lines it printed. `exception` is the error
-    itself, None where it lives in another process, or might show a secret.
+    `traceback` is the text of the traceback; for a program, the last lines that it printed. `exception` is the error
+    itself; None if it was raised in another process or might show a secret.
     """
 
     run_id: str
@@ -143,7 +143,7 @@ class AttemptEnded(NamedTuple):
 
 
 class RunParked(NamedTuple):
-    """Emitted when a run gives up its slot to wait for a retry."""
+    """Emitted when a run stops running to wait for a retry, until `until`."""
 
     run_id: str
     job: str
@@ -151,8 +151,7 @@ class RunParked(NamedTuple):
 
 
 class RunReleased(NamedTuple):
-    """Emitted when a run goes back unfinished, for any node to go on with: this node hands it back, or took it from a
-    node that died."""
+    """Emitted when an unfinished run becomes free for any node: this node released it, or took it from a dead node."""
 
     run_id: str
     job: str
@@ -160,10 +159,9 @@ class RunReleased(NamedTuple):
 
 
 class RunEnded(NamedTuple):
-    """Emitted when a run that had started has ended in the catalog: this node ran it, or ended it for one that did not
-    (reaped, taken over). `seconds` is the time since its first start, parked time included, as in the catalog. `reason`
-    says why it ended so. `traceback` and `exception` are those of the last attempt that failed here, where the run
-    failed."""
+    """Emitted when a started run has ended in the catalog: this node ran it, or ended it for another node (reaped,
+    taken over). `seconds` is the time since its first start, parked time included. `reason` says why it ended so. For a
+    failed run, `traceback` and `exception` are those of the last attempt that failed on this node."""
 
     run_id: str
     job: str
@@ -175,7 +173,7 @@ class RunEnded(NamedTuple):
 
 
 class RunFenced(NamedTuple):
-    """Emitted when a write of this node came too late: somebody else has the run, and nothing was changed."""
+    """Emitted when a write of this node was refused because another node has the run now. Nothing was changed."""
 
     run_id: str
     job: str
@@ -183,7 +181,8 @@ class RunFenced(NamedTuple):
 
 
 class RunAbandoned(NamedTuple):
-    """Emitted when a thread that cannot be stopped is left behind; it holds its slot until RunFreed."""
+    """Emitted when a thread that cannot be stopped is left behind. It counts against the concurrency limit until
+    RunFreed."""
 
     run_id: str
     job: str
@@ -192,7 +191,7 @@ class RunAbandoned(NamedTuple):
 
 
 class RunFreed(NamedTuple):
-    """Emitted when a thread that was left behind has ended after all, `seconds` after its attempt began."""
+    """Emitted when a thread that was left behind has ended, `seconds` after its attempt began."""
 
     run_id: str
     job: str
@@ -201,10 +200,11 @@ class RunFreed(NamedTuple):
 
 
 class HookFailed(NamedTuple):
-    """Emitted when a hook of a job raised, or took too long; the run is not touched by it. `hook` is on_start,
-    on_complete, or report where the report for them could not be made; `function` is the hook's own name.
+    """Emitted when a hook raised or took too long; the run is not affected. `hook` is on_start or on_complete, or
+    report if the report for them could not be made. `function` is the hook's own name.
 
-    `traceback` and `exception` say where it failed, as those of AttemptEnded do."""
+    `traceback` and `exception` are as those of AttemptEnded.
+    """
 
     job: str
     hook: str
@@ -216,7 +216,7 @@ class HookFailed(NamedTuple):
 
 
 class ResultDropped(NamedTuple):
-    """Emitted when a task's return value could not be kept: no JSON, or too long."""
+    """Emitted when the return value of a task could not be kept, because it is not JSON or too long."""
 
     run_id: str
     job: str
@@ -225,8 +225,8 @@ class ResultDropped(NamedTuple):
 
 
 class HandlerMissing(NamedTuple):
-    """Emitted when no live node has what a job needs: a handler, by its name, or another ability. `why` says what kept
-    this node from having it, or what would give it one."""
+    """Emitted when no live node has a handler, or another ability, that a job needs. `why` says why this node does not
+    have it, or what would give it to the node."""
 
     job: str
     handler: str
@@ -234,9 +234,9 @@ class HandlerMissing(NamedTuple):
 
 
 class RunOverlong(NamedTuple):
-    """Emitted once for a run that lasts longer than an hour and three times what 99 of 100 runs of its job take. Also
-    emitted where three scheduled times in a row were skipped because of a run, however short: once for its job, until a
-    minute passes without such a run. Nothing ends a run for that."""
+    """Emitted once for a run that lasts longer than an hour and than three times the 99th percentile of its job's runs.
+    Also emitted once for a job when a run, however short, has caused three scheduled times in a row to be skipped;
+    again only after a minute without such a run. The run is not ended."""
 
     run_id: str
     job: str
@@ -245,15 +245,16 @@ class RunOverlong(NamedTuple):
 
 
 class SandboxMissing(NamedTuple):
-    """Emitted when a node whose configuration allows programs cannot give them their sandbox, at its start or later. It
-    starts none until it can; their runs wait for `sandbox`."""
+    """Emitted when a node whose configuration allows programs cannot give them their sandbox, at its start or later.
+    The node starts no program until it can; their runs wait for `sandbox`."""
 
     reason: str
 
 
 class ClockSetBack(NamedTuple):
-    """Emitted when the store's clock was ahead and came back, so that jobs are decided further than the clock has come:
-    their slots up to `until` ran early. Nothing of them starts until then. Once, until no job is ahead any more."""
+    """Emitted when the store's clock was set back, so that scheduled times of `jobs` jobs up to `until` have been
+    served early. No run of these jobs starts before that time. Emitted once, until no job is ahead of the clock any
+    more."""
 
     jobs: int
     until: str
@@ -261,8 +262,8 @@ class ClockSetBack(NamedTuple):
 
 
 class DefinitionUnreadable(NamedTuple):
-    """Emitted when the definition of a due job cannot be read here, once for each version: the job is left alone until
-    somebody defines it anew, drops it, or repairs it."""
+    """Emitted when the definition of a due job cannot be read on this node, once for each version. The job creates no
+    runs until an operator defines it again, drops it or repairs it."""
 
     job: str
     version: int
@@ -278,8 +279,8 @@ class DefinitionsRegistered(NamedTuple):
 
 
 class DefinitionsReplaced(NamedTuple):
-    """Emitted when the code of a node that starts changed `jobs` jobs while `nodes` others live, whose code may say
-    otherwise: whoever registers later wins. `named` are the first few, with commas."""
+    """Emitted when the code of a starting node changed `jobs` jobs while `nodes` other nodes live, whose code may
+    define them differently: the later registration wins. `named` lists the first few."""
 
     jobs: int
     named: str
@@ -288,7 +289,7 @@ class DefinitionsReplaced(NamedTuple):
 
 class WindowNarrow(NamedTuple):
     """Emitted when a job was created or changed whose `only` and `avoid` leave so little of its window that its draws
-    may find nothing: `rate` of its slots will be UNSCHEDULABLE. `why` says how much is left."""
+    may find no time: a share of `rate` of its scheduled times will be UNSCHEDULABLE. `why` says how much is left."""
 
     job: str
     rate: float
@@ -296,20 +297,21 @@ class WindowNarrow(NamedTuple):
 
 
 class HeartbeatLate(NamedTuple):
-    """Emitted when `seconds` passed between two heartbeats: so long that others may have taken this node for dead."""
+    """Emitted when `seconds` passed between two heartbeats, so that other nodes may have declared this node dead."""
 
     seconds: float
 
 
 class NodeExpelled(NamedTuple):
-    """Emitted when this node learns that others declared it dead; it begins anew, without its runs."""
+    """Emitted when this node learns that other nodes declared it dead. It starts again without its runs."""
 
     node: str
     name: str | None = None
 
 
 class NodeBuried(NamedTuple):
-    """Emitted when this node took over `runs` runs of a dead one; `name` is what the dead one was started with."""
+    """Emitted when this node took over `runs` runs of a dead node. `name` is the name that the dead node was started
+    with."""
 
     node: str
     runs: int
@@ -319,25 +321,25 @@ class NodeBuried(NamedTuple):
 class RunsReaped(NamedTuple):
     """Emitted when runs were ended that had been asked to stop and did not."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no caller uses here
 
 
 class RunsSwept(NamedTuple):
-    """Emitted when waiting runs were moved on that no hand-over had reached; rare in a healthy catalog."""
+    """Emitted when a sweep moved waiting runs on that no hand-over had reached; rare in a healthy catalog."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no caller uses here
 
 
 class HistoryDeleted(NamedTuple):
-    """Emitted when ended runs were deleted because they are older than the retention time."""
+    """Emitted when ended runs older than the retention time were deleted."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of an event
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no caller uses here
 
 
 class TrailSealed(NamedTuple):
-    """Emitted when this node sees that the audit trail has a newer seal, whoever made it. `head` is its digest, for
-    `horae audit verify --head`: kept where those who can write to the database cannot, it shows a trail that was cut
-    off or written anew."""
+    """Emitted when this node sees a new seal of the audit trail, made by any node. `head` is its digest, for `horae
+    audit verify --head`: kept out of reach of the database's writers, it reveals a trail that was cut off or
+    rewritten."""
 
     seal: int
     head: str
@@ -345,14 +347,15 @@ class TrailSealed(NamedTuple):
 
 class HeadUnpublished(NamedTuple):
     """Emitted when the head of the audit trail could not be written to `audit_head_file` or sent to
-    `audit_head_webhook`. `where` is the file, or the address without its path; it is tried again with the next head."""
+    `audit_head_webhook`. `where` is the file, or the address without its path. The node tries again with the next
+    head."""
 
     where: str
     error: str
 
 
 class LoopFailed(NamedTuple):
-    """Emitted when one of the engine's loops met an error nobody expected; the loop goes on."""
+    """Emitted when one of the engine's loops met an unexpected error. The loop goes on."""
 
     loop: str
     error: str
@@ -400,7 +403,7 @@ EVENTS: tuple[type[Any], ...] = get_args(Event)
 
 
 class _Subscription:
-    """One call of `listen`, and the kinds of exceptions of its listener that have been logged."""
+    """One call of `listen`, and the kinds of its listener's exceptions that have been logged."""
 
     __slots__ = ("listener", "told", "types")
 
@@ -411,10 +414,10 @@ class _Subscription:
 
 
 class Stream:
-    """Carries events to those who listen, in the order in which they began to, on the thread that emits.
+    """Delivers events to listeners, in the order of their subscriptions, on the thread that emits.
 
-    `emit` belongs to one thread, the engine's; `listen` and the functions it returns may be called from any, also by a
-    listener. An event reaches those who listened when its emission began.
+    Only one thread, the engine's, calls `emit`. `listen` and the functions it returns may be called from any thread,
+    also by a listener. An event reaches the listeners that were subscribed when its emission began.
     """
 
     def __init__(self) -> None:
@@ -423,22 +426,25 @@ class Stream:
         self._listeners: dict[type, tuple[Listener, ...]] = dict.fromkeys(EVENTS, ())
 
     def emit(self, event: Event) -> None:
-        """Calls everybody who listens to events of this class. What a listener raises is logged and goes no further."""
+        """Calls every listener of the event's class. An exception of a listener is logged and goes no further."""
         for listener in self._listeners[type(event)]:
             try:
                 listener(event)
-            except (Exception, CancelledError) as error:  # noqa: BLE001 - a stranger's fault must not stop the engine
+            except (Exception, CancelledError) as error:  # noqa: BLE001 - a listener's error must not stop the engine
                 self._complain(listener, event, error)
 
     def wanted(self, kind: type) -> bool:
-        """Whether anybody listens to events of this class: where nobody does, they need not be made."""
+        """Whether events of this class have a listener. Without one they need not be made."""
         return bool(self._listeners[kind])
 
     def listen(self, listener: Listener, *types: type) -> Callable[[], None]:
-        """Has `listener` called with every event of these classes (none given: all), until the answer is called.
+        """Calls `listener` with every event of these classes (none given: all), until the returned function is called.
 
-        A listener runs inside the engine's loop: it has to be quick and must not block. Raises InvalidInput for a
-        class that is no event, and for a coroutine function, which nobody would await.
+            end = app.events.listen(print, RunStarted, RunEnded)
+            end()
+
+        A listener runs in the engine's loop: it must be quick and must not block. Raises InvalidInput for a class that
+        is not an event, and for a coroutine function, which would never be awaited.
         """
         for each in types:
             if each not in self._listeners:
@@ -458,19 +464,19 @@ class Stream:
 
         def unsubscribe() -> None:
             with self._lock:
-                # By identity: the same listener may listen twice, and ends each on its own.
+                # By identity: the same listener may subscribe twice, and each subscription ends on its own.
                 self._subscriptions = [each for each in self._subscriptions if each is not subscription]
                 self._rebuild(subscription.types)
 
         return unsubscribe
 
     def _rebuild(self, types: frozenset[type]) -> None:
-        # New tuples instead of changed ones: an emission under way goes on over the old.
+        # New tuples instead of changed ones: an emission under way keeps using the old one.
         for kind in types:
             self._listeners[kind] = tuple(each.listener for each in self._subscriptions if kind in each.types)
 
     def _complain(self, listener: Listener, event: Event, error: BaseException) -> None:
-        """Logs the first error of each kind a listener raises; the thousandth says nothing new."""
+        """Logs the first exception of each kind that a listener raises, because the thousandth says nothing new."""
         kind = type(error)
         with self._lock:
             known = [each for each in self._subscriptions if each.listener is listener]
@@ -496,8 +502,7 @@ class Stream:
 
 
 def name_of(function: Any) -> str:
-    """The name of a callable with its module, the same on every node of its program: a script is known by its file, not
-    as __main__."""
+    """The name of a callable with its module, the same on every node. The module __main__ is named by its file."""
     module = getattr(function, "__module__", None) or type(function).__module__
     if module == "__main__":
         file = getattr(sys.modules.get("__main__"), "__file__", None)

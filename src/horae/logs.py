@@ -1,9 +1,9 @@
-"""Events as log records, through the standard library's logging.
+"""Writes events as log records, through the standard library's logging.
 
-Three loggers: `horae.runs` tells of runs and their attempts, `horae.engine` of the node, `horae.store` of the catalog.
-The message is for people. Each record also carries the event's name and fields as attributes with the prefix `horae_`
-(plain names would collide with those logging itself gives a record: `name`, `created`), for formatters such as
-JsonFormatter.
+There are three loggers: `horae.runs` for runs and their attempts, `horae.engine` for the node, `horae.store` for the
+catalog. The message is for people. Each record also has the event's name and fields as attributes with the prefix
+`horae_`, for formatters such as JsonFormatter. Plain names would collide with those of logging itself: `name`,
+`created`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
 import horae.events as events
-from horae.core.needs import told as need_in_words
-from horae.core.overlap import OVERLAP
-from horae.errors import told, without_passwords
+from horae.core.job.requirements import need_text as need_in_words
+from horae.core.run.overlap import OVERLAP
+from horae.errors import as_text, without_passwords
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 PREFIX = "horae_"
@@ -31,50 +31,50 @@ _RUNS = logging.getLogger("horae.runs")
 _ENGINE = logging.getLogger("horae.engine")
 _STORE = logging.getLogger("horae.store")
 _TASKS = ("horae.task", "horae.output")
-"""Loggers of what tasks log through `run.log`, and of what they print."""
+"""The loggers of what tasks log through `run.log` and of what they print."""
 _OTHERS = tuple(map(logging.getLogger, ("asyncio", "uvicorn")))
-"""Loggers of what Horae runs on: their warnings would otherwise come between ours, in another form."""
+"""The loggers of libraries that Horae uses. Their warnings are shown in the same form."""
 _LONGEST_QUOTE = 500
 _REPEATED_MS = 3_600_000
-"""After this much of a job's scheduled times, what went on all the while is told again."""
+"""After this much of a job's scheduled times, a repeated outcome is logged again."""
 _MOST_REPEATED = 10_000
-"""Jobs of which it is remembered what became of them last."""
-CARRIED = frozenset(("traceback", "exception"))
-"""Fields of events that a record carries as logging's own: exc_text and exc_info. They are the last ones."""
+"""Jobs whose last outcome is remembered."""
+ERROR_FIELDS = frozenset(("traceback", "exception"))
+"""Fields of events that a record carries as logging's own exc_text and exc_info. They are an event's last fields."""
 _ENDS = {"COMPLETED": INFO, "CANCELLED": INFO, "SKIPPED": INFO, "SUCCESS": DEBUG}
-"""Levels of states; what is not here is no good end, and a warning."""
+"""Log levels of end states. Every other state is a bad end, and a warning."""
 
 
-class _Told(NamedTuple):
-    """How one class of events is told: where, how loud (None: by its state), in what words."""
+class _LogRule(NamedTuple):
+    """How one class of events is logged: the logger, the level (None: by the event's state) and the words."""
 
     logger: logging.Logger
     level: int | None
     words: Callable[[Any], str]
 
 
-_TELLING: Mapping[type, _Told] = {
-    events.EngineStarted: _Told(
+_LOG_RULES: Mapping[type, _LogRule] = {
+    events.EngineStarted: _LogRule(
         _ENGINE, INFO, lambda e: f"node {e.name or e.node} started: {_many(e.jobs, 'job')}, {_many(e.slots, 'slot')}"
     ),
-    events.Draining: _Told(
+    events.Draining: _LogRule(
         _ENGINE,
         INFO,
         lambda e: f"node {_node(e)} stops, waits up to {_span(e.seconds)} for {_many(e.count, 'run')}: {_line(e.runs)}",
     ),
-    events.EngineStopped: _Told(
+    events.EngineStopped: _LogRule(
         _ENGINE, INFO, lambda e: f"node {_node(e)} stopped, {_many(e.released, 'run')} handed back"
     ),
-    events.StoreLost: _Told(
+    events.StoreLost: _LogRule(
         _STORE, ERROR, lambda e: f"catalog lost, nothing is started until it is back: {_line(e.error)}"
     ),
-    # As loud as a warning: whoever was told of the loss wants to hear of its end.
-    events.StoreFound: _Told(_STORE, WARNING, lambda e: f"catalog is back after {_span(e.seconds)}"),
-    events.Planned: _Told(
+    # A warning, so that a reader who saw the loss also sees its end.
+    events.StoreFound: _LogRule(_STORE, WARNING, lambda e: f"catalog is back after {_span(e.seconds)}"),
+    events.Planned: _LogRule(
         _ENGINE, DEBUG, lambda e: f"planned {_many(e.jobs, 'job')} in {_span(e.seconds)}: {_many(e.born, 'run')} born"
     ),
-    events.Claimed: _Told(_ENGINE, DEBUG, lambda e: f"claimed {_many(e.runs, 'run')} in {_span(e.seconds)}"),
-    events.RunPassed: _Told(
+    events.Claimed: _LogRule(_ENGINE, DEBUG, lambda e: f"claimed {_many(e.runs, 'run')} in {_span(e.seconds)}"),
+    events.RunPassed: _LogRule(
         _RUNS,
         None,
         lambda e: (
@@ -83,40 +83,44 @@ _TELLING: Mapping[type, _Told] = {
             else f"{e.job} {e.state}{_scheduled(e)}{_because(e.reason)}"
         ),
     ),
-    events.RunStarted: _Told(
+    events.RunStarted: _LogRule(
         _RUNS,
         INFO,
         lambda e: (
             f"{e.job} started{' to make up for a missed slot' if e.is_recovery else ''}, {_lateness(e)} ({e.run_id})"
         ),
     ),
-    events.AttemptStarted: _Told(_RUNS, DEBUG, lambda e: f"{e.job}/{e.task} attempt {e.attempt} started ({e.run_id})"),
-    events.AttemptEnded: _Told(
+    events.AttemptStarted: _LogRule(
+        _RUNS, DEBUG, lambda e: f"{e.job}/{e.task} attempt {e.attempt} started ({e.run_id})"
+    ),
+    events.AttemptEnded: _LogRule(
         _RUNS,
         None,
         lambda e: (
             f"{e.job}/{e.task} attempt {e.attempt} {e.state} in {_span(e.seconds)}{_because(e.error)} ({e.run_id})"
         ),
     ),
-    events.RunParked: _Told(_RUNS, INFO, lambda e: f"{e.job} waits until {_stamp(e.until)} to try again ({e.run_id})"),
-    events.RunReleased: _Told(_RUNS, INFO, lambda e: f"{e.job} handed back{_because(e.reason)} ({e.run_id})"),
-    events.RunEnded: _Told(
+    events.RunParked: _LogRule(
+        _RUNS, INFO, lambda e: f"{e.job} waits until {_stamp(e.until)} to try again ({e.run_id})"
+    ),
+    events.RunReleased: _LogRule(_RUNS, INFO, lambda e: f"{e.job} handed back{_because(e.reason)} ({e.run_id})"),
+    events.RunEnded: _LogRule(
         _RUNS, None, lambda e: f"{e.job} {e.state} in {_span(e.seconds)}{_because(e.reason)} ({e.run_id})"
     ),
-    events.RunFenced: _Told(
+    events.RunFenced: _LogRule(
         _RUNS,
         WARNING,
         lambda e: f"{e.job} belongs to another node by now, what this one did does not count ({e.run_id})",
     ),
-    events.RunAbandoned: _Told(
+    events.RunAbandoned: _LogRule(
         _RUNS,
         WARNING,
         lambda e: f"{e.job}/{e.task} left behind, and holds its slot until it ends{_because(e.reason)} ({e.run_id})",
     ),
-    events.RunFreed: _Told(
+    events.RunFreed: _LogRule(
         _RUNS, WARNING, lambda e: f"{e.job}/{e.task}, left behind, has ended after {_span(e.seconds)} ({e.run_id})"
     ),
-    events.HookFailed: _Told(
+    events.HookFailed: _LogRule(
         _RUNS,
         WARNING,
         lambda e: (
@@ -124,19 +128,19 @@ _TELLING: Mapping[type, _Told] = {
             f"{f' ({e.run_id})' if e.run_id else ''}"
         ),
     ),
-    events.ResultDropped: _Told(
+    events.ResultDropped: _LogRule(
         _RUNS, WARNING, lambda e: f"{e.job}/{e.task}: return value not kept{_because(e.reason)} ({e.run_id})"
     ),
-    events.HandlerMissing: _Told(
+    events.HandlerMissing: _LogRule(
         _RUNS,
         WARNING,
         lambda e: f"{e.job} cannot run: no live node {need_in_words(e.handler)[0]}. {_line(e.why)}".rstrip(),
     ),
-    events.RunOverlong: _Told(
+    events.RunOverlong: _LogRule(
         _RUNS, WARNING, lambda e: f"{e.job} lasts unusually long: {_line(e.reason)} ({e.run_id})"
     ),
-    events.SandboxMissing: _Told(_ENGINE, WARNING, lambda e: f"this node starts no programs: {_line(e.reason)}"),
-    events.ClockSetBack: _Told(
+    events.SandboxMissing: _LogRule(_ENGINE, WARNING, lambda e: f"this node starts no programs: {_line(e.reason)}"),
+    events.ClockSetBack: _LogRule(
         _ENGINE,
         WARNING,
         lambda e: (
@@ -144,7 +148,7 @@ _TELLING: Mapping[type, _Told] = {
             f" early; nothing of them starts until {e.until}"
         ),
     ),
-    events.DefinitionUnreadable: _Told(
+    events.DefinitionUnreadable: _LogRule(
         _RUNS,
         WARNING,
         lambda e: (
@@ -152,46 +156,46 @@ _TELLING: Mapping[type, _Told] = {
             " Define the job anew, drop it, or use the release that wrote it"
         ),
     ),
-    events.DefinitionsRegistered: _Told(
+    events.DefinitionsRegistered: _LogRule(
         _ENGINE, INFO, lambda e: f"jobs registered: {e.created} new, {e.changed} changed, {e.unchanged} as they were"
     ),
-    events.DefinitionsReplaced: _Told(
+    events.DefinitionsReplaced: _LogRule(
         _ENGINE,
         WARNING,
         lambda e: (
             f"{e.jobs} jobs changed while {e.nodes} other nodes run, whose code may say otherwise: {_line(e.named)}"
         ),
     ),
-    events.WindowNarrow: _Told(_ENGINE, WARNING, lambda e: f"{e.job}: {_line(e.why)}"),
-    events.HeartbeatLate: _Told(
+    events.WindowNarrow: _LogRule(_ENGINE, WARNING, lambda e: f"{e.job}: {_line(e.why)}"),
+    events.HeartbeatLate: _LogRule(
         _ENGINE, WARNING, lambda e: f"no heartbeat for {_span(e.seconds)}: others may take this node for dead"
     ),
-    events.NodeExpelled: _Told(
+    events.NodeExpelled: _LogRule(
         _ENGINE, ERROR, lambda e: f"node {_node(e)} was declared dead by others: it begins anew without its runs"
     ),
-    events.NodeBuried: _Told(
+    events.NodeBuried: _LogRule(
         _ENGINE, WARNING, lambda e: f"node {_node(e)} is dead: {_many(e.runs, 'run')} taken over from it"
     ),
-    events.RunsReaped: _Told(
+    events.RunsReaped: _LogRule(
         _ENGINE, WARNING, lambda e: f"{_many(e.count, 'run')} ended that did not stop when asked to"
     ),
-    events.RunsSwept: _Told(_ENGINE, INFO, lambda e: f"{_many(e.count, 'waiting run')} moved on by a sweep"),
-    events.HistoryDeleted: _Told(_ENGINE, INFO, lambda e: f"{_many(e.count, 'old run')} deleted"),
-    events.TrailSealed: _Told(_ENGINE, INFO, lambda e: f"audit trail sealed by seal {e.seal}, head {e.head}"),
-    events.HeadUnpublished: _Told(
+    events.RunsSwept: _LogRule(_ENGINE, INFO, lambda e: f"{_many(e.count, 'waiting run')} moved on by a sweep"),
+    events.HistoryDeleted: _LogRule(_ENGINE, INFO, lambda e: f"{_many(e.count, 'old run')} deleted"),
+    events.TrailSealed: _LogRule(_ENGINE, INFO, lambda e: f"audit trail sealed by seal {e.seal}, head {e.head}"),
+    events.HeadUnpublished: _LogRule(
         _ENGINE,
         WARNING,
         lambda e: f"the audit trail's head was not published to {_line(e.where)}: {_line(e.error)}",
     ),
-    events.LoopFailed: _Told(
+    events.LoopFailed: _LogRule(
         _ENGINE, ERROR, lambda e: f"unexpected error in the engine's {e.loop} loop, which goes on: {_line(e.error)}"
     ),
 }
 
 
 def attach(stream: events.Stream) -> Callable[[], None]:
-    """Logs the stream's events from now on, until the answer is called."""
-    tellers = {kind: _listener(kind, how) for kind, how in _TELLING.items()}
+    """Logs the stream's events from now on, until the returned function is called."""
+    tellers = {kind: _listener(kind, how) for kind, how in _LOG_RULES.items()}
     repeats = _Repeats(tellers[events.RunPassed])
     tellers[events.RunPassed] = repeats.passed
     endings = [stream.listen(tell, kind) for kind, tell in tellers.items()]
@@ -206,8 +210,9 @@ def attach(stream: events.Stream) -> Callable[[], None]:
 
 
 class _Repeats:
-    """Logs the first run of a job that passes at once, and those like it after that in one line with a count: when the
-    job starts, when something else becomes of a run, after an hour of scheduled times, when the node stops."""
+    """Logs the first of similar runs that did not start at once, and the following ones of the same job in one line
+    with a count. The line is written when the job starts, when a run ends otherwise, after an hour of scheduled times,
+    and when the node stops."""
 
     def __init__(self, tell: Callable[[Any], None]) -> None:
         self._tell = tell
@@ -247,23 +252,23 @@ class _Repeats:
             self._tell(repeated)
 
 
-def _listener(kind: Any, how: _Told) -> Callable[[Any], None]:
+def _listener(kind: Any, how: _LogRule) -> Callable[[Any], None]:
     logger, fixed, words = how
     name = kind.__name__
-    attributes = [PREFIX + field for field in kind._fields if field not in CARRIED]
+    attributes = [PREFIX + field for field in kind._fields if field not in ERROR_FIELDS]
     has_fault = len(attributes) < len(kind._fields)
 
     def tell(event: Any) -> None:
         level = fixed if fixed is not None else _level(event)
-        # First of all: a silent logger costs a lookup, not a sentence.
+        # Checked first, so that a silent logger costs only a lookup.
         if logger.isEnabledFor(level):
             fields = dict(zip(attributes, event, strict=not has_fault))
             fields[PREFIX + "event"] = name
             caught = _caught(event.exception) if has_fault else None
-            # Made here and not by logger.log, which would walk the stack for a caller that is always this line.
+            # Not by logger.log, which would walk the stack for a caller that is always this line.
             record = logger.makeRecord(logger.name, level, __file__, 0, words(event), (), caught, "tell", fields)
             if has_fault and event.traceback:
-                # Formatters take this for what they made of exc_info before: without the engine's frames, and bounded.
+                # Formatters use this text instead of exc_info: it is bounded and leaves out the engine's frames.
                 record.exc_text = without_passwords(event.traceback).rstrip("\n")
             logger.handle(record)
 
@@ -278,13 +283,13 @@ def _level(event: Any) -> int:
     if event.state == "CANCELLED" and getattr(event, "reason", None) == "timeout":
         return WARNING
     if isinstance(event, events.RunEnded) and event.state in ("FAILED", "FAILED_STALE"):
-        # An attempt may be tried again: its failure is a warning. This is what somebody should be told of.
+        # A failed attempt may be retried, so it is a warning. A failed run needs an operator.
         return ERROR
     return _ENDS.get(event.state, WARNING)
 
 
 def _plain(value: object) -> str:
-    return _stamp(value) if isinstance(value, datetime) and value.tzinfo is not None else told(value)
+    return _stamp(value) if isinstance(value, datetime) and value.tzinfo is not None else as_text(value)
 
 
 _RECORD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -292,17 +297,17 @@ _ENCODER = JSONEncoder(default=_plain, allow_nan=False)
 
 
 class _Formatter(logging.Formatter):
-    """Takes passwords out of tracebacks: drivers put addresses into their errors."""
+    """Removes passwords from tracebacks, because drivers put addresses into their errors."""
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         return without_passwords(super().formatException(ei))
 
 
 class JsonFormatter(_Formatter):
-    """One JSON object a line: time (RFC 3339, UTC, milliseconds), level, logger, message, event, fields, exception.
+    """One JSON object per line: time (RFC 3339, UTC, milliseconds), level, logger, message, event, fields, exception.
 
-    `event` and `exception` are there only where there is one. `fields` holds every attribute of the record that logging
-    itself did not put there: those of the event without their prefix, and what others gave as `extra`.
+    `event` and `exception` are present only if there is one. `fields` holds every attribute of the record that logging
+    itself did not set: those of the event without their prefix, and the `extra` of other code.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -330,16 +335,16 @@ class JsonFormatter(_Formatter):
         try:
             return _ENCODER.encode(line)
         except (TypeError, ValueError):
-            # No JSON can be made of somebody's extra (a NaN, a circle, keys that are no text): told as text instead.
-            line["fields"] = {key: told(value) for key, value in fields.items()}
+            # Some `extra` cannot be JSON (a NaN, a circular structure, keys that are not text): it is written as text.
+            line["fields"] = {key: as_text(value) for key, value in fields.items()}
             return _ENCODER.encode(line)
 
 
 class TextFormatter(_Formatter):
-    """A line for people, with the time in UTC; below it, indented, the traceback, where there is one.
+    """One line for people, with the time in UTC, and below it the indented traceback if there is one.
 
-    Whatever a record says, only its first line begins with a time: line breaks and control characters of a message are
-    written as escapes, so that nothing that a task logs looks like a record of its own.
+    Only a record's first line begins with a time: line breaks and control characters in a message are escaped, so that
+    nothing that a task logs looks like a record of its own.
     """
 
     converter = staticmethod(time.gmtime)
@@ -348,7 +353,8 @@ class TextFormatter(_Formatter):
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
-        """Says of what a task prints, or logs through `run.log`, whose it is: many runs log at once."""
+        """Adds the job, the task and the run to what a task prints or logs through `run.log`, because many runs log at
+        once."""
         facts = {**record.__dict__, "message": _printable(record.message), "name": _printable(record.name)}
         if record.name not in _TASKS or not hasattr(record, "run_id"):
             return super().formatMessage(logging.makeLogRecord(facts))
@@ -360,11 +366,11 @@ class TextFormatter(_Formatter):
         event, trace = getattr(record, PREFIX + "event", None), record.exc_text
         if event is not None and trace:
             record = copy(record)
-            # At the end of a run it already stands below the line of the attempt, which came just before.
+            # At the end of a run, the attempt's record has just shown the same traceback.
             is_repeated = event == "RunEnded" and _RUNS.isEnabledFor(WARNING)
             record.exc_info, record.exc_text = None, None if is_repeated else _indented(trace)
         elif record.exc_info or trace:
-            # Made anew: the text that another formatter left in the record is not indented.
+            # Formatted again, because the text that another formatter left in the record is not indented.
             record = copy(record)
             record.exc_text = _indented(self.formatException(record.exc_info) if record.exc_info else trace or "")
         return super().format(record)
@@ -374,28 +380,30 @@ class TextFormatter(_Formatter):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """A handler that `configure` made, to be known again when it is called a second time."""
+    """The handler that `configure` installs. Its class lets a second call find it again."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """What cannot be shown is told of in a record, too: else logging prints it to standard error as it is."""
+        """Formats the record. If that fails, formats a record that says so; logging itself would print the error to
+        standard error."""
         try:
             return super().format(record)
-        except Exception as error:  # noqa: BLE001 - whatever somebody's `__str__` raises
+        except Exception as error:  # noqa: BLE001 - any `__str__` may raise
             plain = logging.makeLogRecord(
                 {"name": record.name, "levelname": record.levelname, "levelno": record.levelno}
             )
             plain.created, plain.msecs = record.created, record.msecs
-            plain.msg = f"a record that cannot be shown ({type(error).__name__}): {told(record.msg)}"
+            plain.msg = f"a record that cannot be shown ({type(error).__name__}): {as_text(record.msg)}"
             return super().format(plain)
 
 
 def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO | None = None) -> None:
-    """Shows what Horae logs, from `level` upwards, on `stream` (None: standard error); and what the event loop and the
-    server warn of; and what any logger warns of that has no handler, in the same form, so that none of it looks like a
-    record of another.
+    """Shows Horae's log records from `level` upwards on `stream` (None: standard error).
 
-    Where the program has set up logging itself, on the root or on "horae", its handlers are left alone and only the
-    level is set. Called again, it changes what it set up before. Raises ValueError for a level that does not exist.
+    It also shows, in the same form, the warnings of asyncio, uvicorn and every logger without a handler. With `json`
+    each record is a JSON object.
+
+    If the program has set up logging itself, on the root or on "horae", its handlers are kept and only the level is
+    set. Another call changes what the first one set up. Raises ValueError for an unknown level.
     """
     _ROOT.setLevel(level)
     handler = next((each for each in _ROOT.handlers if isinstance(each, _Handler)), None)
@@ -408,7 +416,7 @@ def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO |
     elif stream is not None:
         handler.setStream(stream)
     handler.setFormatter(JsonFormatter() if json else TextFormatter())
-    # Not on the root: a handler there would keep the program's own `basicConfig` from doing anything.
+    # Not on the root: a handler there would disable the program's own `basicConfig`.
     last = _Handler(handler.stream)
     last.setLevel(WARNING)
     last.setFormatter(handler.formatter)
@@ -418,8 +426,8 @@ def configure(level: int | str = "INFO", *, json: bool = False, stream: TextIO |
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Keeps what Horae logs from the program's handlers and from standard error, for a command whose own output says
-    it. The logger is put back at the end: the command may be one of several in its process."""
+    """Keeps Horae's log records from the program's handlers and standard error, for a command whose own output reports
+    the same. The former handlers are restored at the end, because a process may execute several commands."""
     handlers, propagate = _ROOT.handlers, _ROOT.propagate
     _ROOT.handlers, _ROOT.propagate = [*handlers, logging.NullHandler()], False
     try:
@@ -429,7 +437,7 @@ def silenced() -> Iterator[None]:
 
 
 def _node(event: Any) -> str:
-    """A node by its name, if it was given one, and its id."""
+    """A node's name, if it has one, and its id."""
     return event.node if event.name is None else f"{_line(event.name)} ({event.node})"
 
 
@@ -438,14 +446,14 @@ def _stamp(value: datetime) -> str:
 
 
 def _lateness(event: events.RunStarted) -> str:
-    """How late it is; what somebody asked for has no time of its own."""
+    """How late a run starts. A run that was asked for has no scheduled start."""
     if event.origin != "SCHEDULE":
         return f"asked for by {event.origin.lower()}"
     return f"{_span(max(event.started_ms - event.chosen_ms, 0) / 1000)} after its time"
 
 
 def _scheduled(event: events.RunPassed) -> str:
-    """Which scheduled times it was."""
+    """The scheduled times that the run stands for."""
     last = _minute(event.last_ms)
     if event.count == 1:
         return f" at {last}"
@@ -453,12 +461,12 @@ def _scheduled(event: events.RunPassed) -> str:
 
 
 def _minute(at_ms: int) -> str:
-    """Like 2026-03-02T09:00:00Z."""
+    """A time to the second, such as 2026-03-02T09:00:00Z."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _span(seconds: float) -> str:
-    """A length of time with as many digits as people read: 4 ms, 1.2 s, 3 min 5 s, 2 h 10 min."""
+    """A duration with as many digits as people read: 4 ms, 1.2 s, 3 min 5 s, 2 h 10 min."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
@@ -482,13 +490,13 @@ def _because(reason: str | None) -> str:
 
 
 def _line(text: str) -> str:
-    """Text of strangers on one line: an error with line breaks must not look like further records."""
+    """Foreign text on one line: an error with line breaks must not look like further records."""
     text = without_passwords(text)
     return _printable(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…")
 
 
 def _indented(text: str) -> str:
-    """Lines of strangers below a record: none of them must look like a record."""
+    """Foreign text, indented below a record, so that none of its lines looks like a record."""
     return "\n".join("    " + _printable(line) for line in text.split("\n"))
 
 

@@ -1,8 +1,8 @@
 """Counters, gauges and histograms over the stream of events, in Prometheus' text format.
 
-What one node did is counted from its events. What the whole catalog holds is set by whoever scrapes (`set_totals`).
-Events are counted on the engine's thread; `render` and `snapshot` may be called on any. The hot path makes no
-formatted text and no label: it finds a job's series by name and adds to it.
+A node counts its own events. The totals of the whole catalog are set before each scrape (`set_totals`). Events are
+counted on the engine's thread; `render` and `snapshot` may be called on any thread. The hot path formats no text and no
+label: it finds a job's series by name and adds to it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import horae.events as events
-from horae.core.lifecycle import ATTEMPTS, RUNS
-from horae.core.skip import SkipReason, skip_reason
-from horae.core.wait import WaitingFor
+from horae.core.run.lifecycle import ATTEMPTS, RUNS
+from horae.core.run.skip_reason import SkipReason, skip_reason
+from horae.core.run.waiting_reason import WaitingFor
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_JOBS = 1_000
 MOST_TASKS = 10_000
 OTHER = "other"
-"""The label of every job and task beyond the most that get series of their own, and of whatever else has no label."""
+"""The label of jobs and tasks beyond those that get series of their own, and of every value without a label of its
+own."""
 
 _DURATIONS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 _LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -39,12 +40,12 @@ _STRATEGIES = {
     "none": "skip",
 }
 CLAIM = "claim"
-"""What a run waits for that nothing keeps: a node is about to claim it."""
+"""The waiting reason of a run that only needs to be claimed."""
 _WAITS = frozenset((*WaitingFor, CLAIM))
 
 
-class Totals(Protocol):
-    """What the catalog holds, over all nodes. `runs_due` are those PENDING runs whose time has come."""
+class CatalogCounts(Protocol):
+    """The totals of the catalog, over all nodes. `runs_due` counts PENDING runs whose time has come."""
 
     @property
     def runs_running(self) -> int: ...
@@ -63,7 +64,7 @@ class Totals(Protocol):
 
 
 class Family(NamedTuple):
-    """One metric: its name, what kind it is, the labels of its series, and what it says."""
+    """One metric: its name, its kind, the labels of its series, and its description."""
 
     name: str
     kind: str
@@ -118,7 +119,7 @@ _PLAIN: tuple[tuple[str, type, str, str], ...] = (
     ("scheduler_store_outages_total", events.StoreLost, "", "Times the catalog was lost."),
     ("scheduler_store_outage_seconds_total", events.StoreFound, "seconds", "Time spent without the catalog."),
 )
-"""Counters that one event adds to: the metric, the event, which of its fields is added (none: 1), what it says."""
+"""Counters that one event adds to: the metric, the event, the field that is added (none: 1), the description."""
 
 FAMILIES = (
     Family("scheduler_jobs_running_total", "gauge", (), "Runs under way on this node."),
@@ -157,7 +158,7 @@ FAMILIES = (
     Family("jobs_failed_total", "counter", (), "Runs that failed or ran out of time."),
     *(Family(name, "counter", (), meaning) for name, _, _, meaning in _PLAIN),
 )
-"""Every metric, in the order in which they are shown."""
+"""Every metric, in the order of the page."""
 
 LABEL_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("scheduler_catalog_runs", "state"): ("running", "queued", "pending"),
@@ -168,12 +169,12 @@ LABEL_VALUES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("scheduler_recovery_runs_total", "strategy"): (*_STRATEGIES.values(), OTHER),
     ("scheduler_runs_skipped_total", "reason"): tuple(SkipReason),
 }
-"""Every value that a label may have, by metric and label. Of `job` and `task` the number of values is limited instead:
-MOST_JOBS, MOST_TASKS."""
+"""Every value that a label may have, by metric and label. The labels `job` and `task` are limited in number instead, by
+MOST_JOBS and MOST_TASKS."""
 
 
-class Buckets(NamedTuple):
-    """A histogram at one moment: `counts` are cumulative, one for each of `bounds` and the last for all."""
+class HistogramBuckets(NamedTuple):
+    """A histogram at one moment. `counts` are cumulative: one for each of `bounds`, and the last for all values."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -192,14 +193,14 @@ class _Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def buckets(self, scale: int = 1) -> Buckets:
-        # Copied first: the engine may count on meanwhile, and the last bucket has to agree with the count.
+    def buckets(self, scale: int = 1) -> HistogramBuckets:
+        # Copied first: the engine may go on counting, and the last bucket must equal the count.
         counts = tuple(accumulate(self.counts.copy()))
-        return Buckets(tuple(bound * scale for bound in self.bounds), counts, self.total * scale)
+        return HistogramBuckets(tuple(bound * scale for bound in self.bounds), counts, self.total * scale)
 
 
 class _Series(_Histogram):
-    """All that is counted of one job, or of one task: durations, ends by state, and what is seldom."""
+    """All that is counted of one job or one task: durations, ends by state, and rare events."""
 
     __slots__ = ("ends", "recoveries", "skips", "tasks")
 
@@ -212,11 +213,11 @@ class _Series(_Histogram):
 
 
 Labels = tuple[str, ...]
-Sample = tuple[Labels, "int | float | Buckets"]
+Sample = tuple[Labels, "int | float | HistogramBuckets"]
 
 
 class Metrics:
-    """What this node counted. `attach` it to a stream; `render` it for Prometheus, `snapshot` it for programs."""
+    """The metrics of one node. `attach` it to a stream; `render` it for Prometheus, `snapshot` it for programs."""
 
     def __init__(self, *, most_jobs: int = MOST_JOBS, most_tasks: int = MOST_TASKS) -> None:
         self._most_jobs, self._most_tasks = most_jobs, most_tasks
@@ -229,11 +230,12 @@ class Metrics:
         self._failed = self._slots = self._tasks = 0
         self._store_up: int | None = None
         self._sealed: events.TrailSealed | None = None
-        self._totals: Totals | None = None
+        self._totals: CatalogCounts | None = None
         self._waiting: dict[str, int] = {}
 
     def attach(self, stream: events.Stream) -> Callable[[], None]:
-        """Counts the stream's events from now on, until the answer is called. Attached twice, it counts twice."""
+        """Counts the stream's events from now on, until the returned function is called. Attached twice, it counts
+        twice."""
         listeners: list[tuple[Callable[[Any], None], type]] = [
             (self._on_run_started, events.RunStarted),
             (self._on_attempt_ended, events.AttemptEnded),
@@ -260,9 +262,9 @@ class Metrics:
 
         return detach
 
-    def set_totals(self, totals: Totals | None, waiting: Mapping[str, int] | None = None) -> None:
-        """What the catalog holds now, and how many runs wait for what; None where it cannot be read, so that nothing
-        old is shown as if it were now."""
+    def set_totals(self, totals: CatalogCounts | None, waiting: Mapping[str, int] | None = None) -> None:
+        """Sets the catalog's totals and how many runs wait for each reason. None if the catalog cannot be read, so that
+        no old totals are shown."""
         self._totals = totals
         counted: dict[str, int] = {}
         for reason, count in (waiting or {}).items():
@@ -278,15 +280,15 @@ class Metrics:
             lines.append(f"# TYPE {family.name} {family.kind}")
             for values, value in samples:
                 labels = [f'{name}="{_escaped(label)}"' for name, label in zip(family.labels, values, strict=True)]
-                if isinstance(value, Buckets):
+                if isinstance(value, HistogramBuckets):
                     lines += _histogram_lines(family.name, labels, value)
                 else:
                     lines.append(f"{family.name}{_braced(labels)} {_number(value)}")
         return "\n".join(lines) + "\n"
 
     def snapshot(self) -> dict[str, list[dict[str, Any]]]:
-        """The same as plain values: by metric, a list of series with `labels` and `value`; a histogram's series has
-        `count`, `sum` and `buckets` (cumulative, by upper bound) instead of `value`."""
+        """The metrics as plain values: for each metric a list of series with `labels` and `value`. A histogram's series
+        has `count`, `sum` and `buckets` (cumulative, by upper bound) instead of `value`."""
         return {
             family.name: [
                 {"labels": dict(zip(family.labels, values, strict=True)), **_plain_value(value)}
@@ -301,8 +303,8 @@ class Metrics:
         run_id, job, origin, _, chosen_ms, started_ms, fence, is_recovery, strategy = event
         self._running.add(run_id)
         if fence == 1 and origin == "SCHEDULE":
-            # Later starts go on with a run that was parked or lost: that wait is no lag, that recovery no second one.
-            # What somebody asks for has no time of its own to be late for.
+            # A later start continues a parked or lost run: its wait is no lag, and it is no second recovery. A run that
+            # was asked for has no scheduled start to be late for.
             lag = self._lag
             seconds = (started_ms - chosen_ms) / 1000 if started_ms > chosen_ms else 0.0
             lag.counts[bisect_left(_LATENCIES, seconds)] += 1
@@ -366,7 +368,7 @@ class Metrics:
         self._slots, self._store_up = event.slots, 1
 
     def _on_node_gone(self, event: events.EngineStopped | events.NodeExpelled) -> None:
-        """Whatever was under way no longer is, or is no longer this node's."""
+        """Clears the running runs: they have ended or belong to other nodes."""
         self._running.clear()
         if type(event) is events.EngineStopped:
             self._slots = 0
@@ -389,7 +391,8 @@ class Metrics:
     # ---- showing ---------------------------------------------------------------------------------------------
 
     def _collect(self) -> Iterator[tuple[Family, list[Sample]]]:
-        """Each family with its series. Dicts are copied in one step, since the engine may add to them meanwhile."""
+        """Yields each metric with its series. Dicts are copied in one step, because the engine may add to them
+        meanwhile."""
         jobs: list[tuple[Labels, _Series]] = [((job,), each) for job, each in self._jobs.copy().items()]
         tasks = [((*key, task), each) for key, job in jobs for task, each in job.tasks.copy().items()]
         if self._other_job is not None:
@@ -425,13 +428,16 @@ class Metrics:
 
 
 def _sealed_series(sealed: events.TrailSealed | None) -> dict[str, list[Sample]]:
-    """No label: each digest would be a series for ever. So many of its bits are a number that nothing rounds."""
+    """The metrics of the audit trail's newest seal.
+
+    The digest is a value, since as a label each digest would be a new series. Its first 52 bits fit a float exactly.
+    """
     if sealed is None:
         return {}
     return {"scheduler_audit_seals": [((), sealed.seal)], "scheduler_audit_head": [((), int(sealed.head[:13], 16))]}
 
 
-def _catalog_series(totals: Totals | None) -> dict[str, list[Sample]]:
+def _catalog_series(totals: CatalogCounts | None) -> dict[str, list[Sample]]:
     if totals is None:
         return {}
     runs = {"running": totals.runs_running, "queued": totals.runs_queued, "pending": totals.runs_pending}
@@ -446,7 +452,7 @@ def _catalog_series(totals: Totals | None) -> dict[str, list[Sample]]:
 
 
 def _split(counted: Iterable[tuple[Labels, dict[str, int]]], names: dict[str, str] | None) -> list[Sample]:
-    """One series for each key of each dict; with `names`, keys are states and told as the metrics call them."""
+    """One series for each key of each dict. With `names`, keys are states and get the metrics' names for them."""
     samples: list[Sample] = []
     for key, counts in counted:
         by_label: dict[str, int] = {}
@@ -458,7 +464,7 @@ def _split(counted: Iterable[tuple[Labels, dict[str, int]]], names: dict[str, st
 
 
 def _is_failure(state: str, reason: str | None) -> bool:
-    """A run that ran out of time ends CANCELLED, and is a failure all the same."""
+    """Whether a run failed. A run that was cancelled by its timeout counts as failed."""
     return state in ("FAILED", "FAILED_STALE") or (state == "CANCELLED" and reason == "timeout")
 
 
@@ -474,7 +480,7 @@ def _number(value: float) -> str:
     return repr(value).removesuffix(".0")
 
 
-def _histogram_lines(name: str, labels: list[str], value: Buckets) -> list[str]:
+def _histogram_lines(name: str, labels: list[str], value: HistogramBuckets) -> list[str]:
     before = f"{name}_bucket{{{''.join([f'{label},' for label in labels])}le="
     counted = zip((*map(_number, value.bounds), "+Inf"), value.counts, strict=True)
     lines = [f'{before}"{bound}"}} {count}' for bound, count in counted]
@@ -482,8 +488,8 @@ def _histogram_lines(name: str, labels: list[str], value: Buckets) -> list[str]:
     return [*lines, f"{name}_sum{ends} {_number(value.total)}", f"{name}_count{ends} {value.counts[-1]}"]
 
 
-def _plain_value(value: float | Buckets) -> dict[str, Any]:
-    if not isinstance(value, Buckets):
+def _plain_value(value: float | HistogramBuckets) -> dict[str, Any]:
+    if not isinstance(value, HistogramBuckets):
         return {"value": value}
     buckets = dict(zip((*map(_number, value.bounds), "+Inf"), value.counts, strict=True))
     return {"count": value.counts[-1], "sum": value.total, "buckets": buckets}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from horae import Every, Horae
-from horae.app.service import Companion, run_beside
+from horae.app.process.service import Companion, run_beside
 from horae.engine.engine import Engine
 from horae.errors import StoreUnavailable
 
@@ -46,7 +46,7 @@ def app_whose_store_goes_away(folder: Path, monkeypatch: pytest.MonkeyPatch, tim
         await register(store)
 
     monkeypatch.setattr(app, "register", registered)
-    monkeypatch.setattr("horae.app.service.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("horae.app.process.service.RETRY_SECONDS", 0.001)
     return app
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from horae.app.beside import handler_beside
-from horae.app.targets import load_targets
+from horae.app.process.neighbour_handlers import handler_beside
+from horae.app.process.targets import load_targets
 from horae.errors import TaskNotFound
 from horae.testing.simulation import Simulation
 

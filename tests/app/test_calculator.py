@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runners import calculations
+from tests.executors import calculations
 
-from horae.app.calculator import ProcessCalculator
+from horae.app.process.calculator import ProcessCalculator
 from horae.errors import InvalidInput, RateLimited
 
 PATIENCE = 60.0

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from horae.app.checkup import _skew
+from horae.app.process.checkup import _skew
 
 BEFORE = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,10 +11,10 @@ import pytest
 from tests.engine.world import simulate, states
 
 from horae import Horae
-from horae.app.loading import callables, finder
-from horae.control.doctor import examine
-from horae.core.needs import may_import
+from horae.app.process.import_paths import handler_finder, schedule_finder
+from horae.core.job.requirements import may_import
 from horae.errors import TaskNotFound
+from horae.services.doctor.doctor import examine
 from horae.testing.simulation import Simulation
 
 ETL = """
@@ -84,7 +84,7 @@ def etl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],
 )
 def test_a_callable_is_found_by_its_path(path: str, name: str) -> None:
-    find = callables(["shop_etl"])
+    find = handler_finder(["shop_etl"])
     assert find is not None
     found = find(path)
     assert callable(found)
@@ -117,7 +117,7 @@ def test_a_callable_is_found_by_its_path(path: str, name: str) -> None:
     ],
 )
 def test_what_should_be_there_and_is_not_is_told_with_the_reason(path: str, reason: str) -> None:
-    find = callables(["shop_etl"])
+    find = handler_finder(["shop_etl"])
     assert find is not None
     with pytest.raises(TaskNotFound) as refused:
         find(path)
@@ -126,25 +126,25 @@ def test_what_should_be_there_and_is_not_is_told_with_the_reason(path: str, reas
 
 @pytest.mark.usefixtures("etl")
 def test_an_interrupt_during_an_import_still_ends_the_program() -> None:
-    find = callables(["shop_etl"])
+    find = handler_finder(["shop_etl"])
     assert find is not None
     with pytest.raises(KeyboardInterrupt):
         find("shop_etl.interrupted.run")
     with pytest.raises(KeyboardInterrupt):
-        finder(["shop_etl"])("shop_etl.interrupted:Sunsets")
+        schedule_finder(["shop_etl"])("shop_etl.interrupted:Sunsets")
 
 
 def test_a_schedule_of_one_s_own_whose_module_or_class_calls_sys_exit_is_not_here(etl: Path) -> None:
     (etl / "sunsets.py").write_text("import sys\n\nclass Sunsets:\n    def __init__(self):\n        sys.exit(3)\n")
-    find = finder(["shop_etl"])
+    find = schedule_finder(["shop_etl"])
     assert find("shop_etl.ends:Sunsets") is None
     assert find("shop_etl.sunsets:Sunsets") is None
 
 
 @pytest.mark.usefixtures("etl")
 def test_nothing_outside_the_allowed_modules_is_looked_for() -> None:
-    assert callables([]) is None
-    find = callables(["shop_etl.steps"])
+    assert handler_finder([]) is None
+    find = handler_finder(["shop_etl.steps"])
     assert find is not None
     for path in (
         "shop_etl.extract",

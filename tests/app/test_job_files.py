@@ -14,8 +14,8 @@ from tests.store.databases import Databases
 
 from horae import Every, Horae, Retry
 from horae.app.definitions import in_order
-from horae.app.jobfiles import read_jobs_of
-from horae.core.job import JobSpec, TaskSpec
+from horae.app.process.job_files import read_jobs_of
+from horae.core.job.definition import JobSpec, TaskSpec
 from horae.errors import InvalidDefinition, InvalidFile, InvalidJobFile
 from horae.testing.simulation import Simulation
 
@@ -167,7 +167,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def test_files_that_are_replaced_are_defined_together_or_not_at_all(place: Place, tmp_path: Path) -> None:
-    from horae.app.targets import load_targets
+    from horae.app.process.targets import load_targets
 
     folder = tmp_path / "jobs"
     folder.mkdir()

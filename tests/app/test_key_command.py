@@ -11,7 +11,7 @@ import pytest
 from tests.engine.world import GUARD, until
 
 from horae import Horae
-from horae.app.tools import REFUSED_FOR, Toolbox
+from horae.app.process.node_tools import KEY_RETRY_SECONDS, Toolbox
 from horae.config import parse_configuration
 from horae.errors import SecretError
 from horae.security.keys import KEY_BYTES, Keyring
@@ -29,7 +29,7 @@ class Command:
         self.answered: list[bool] = []
         """For each time it was asked: whether it was let answer."""
         self.refuses = refuses
-        monkeypatch.setattr("horae.app.tools.load_keyring", self.run)
+        monkeypatch.setattr("horae.app.process.node_tools.load_keyring", self.run)
 
     def run(self, **sources: Any) -> Keyring:
         self.asked.set()
@@ -75,7 +75,7 @@ def test_all_who_need_the_key_at_once_ask_for_it_once(monkeypatch: pytest.Monkey
 
 def test_a_command_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     command = Command(monkeypatch)
-    monkeypatch.setattr("horae.app.tools.ANSWERED_WITHIN", 0.01)
+    monkeypatch.setattr("horae.app.process.node_tools.KEY_READ_SECONDS", 0.01)
 
     async def main() -> None:
         toolbox = Toolbox(CONFIGURATION)
@@ -93,14 +93,14 @@ def test_a_command_that_gave_no_key_is_asked_again_after_a_while(monkeypatch: py
     toolbox = Toolbox(CONFIGURATION, clock=lambda: now[0])
 
     async def main() -> None:
-        for passed, asked in ((0.0, 1), (0.0, 1), (REFUSED_FOR - 1, 1), (1.0, 2), (0.0, 2)):
+        for passed, asked in ((0.0, 1), (0.0, 1), (KEY_RETRY_SECONDS - 1, 1), (1.0, 2), (0.0, 2)):
             now[0] += passed
             with pytest.raises(SecretError, match="the vault is closed") as refused:
                 await toolbox.keyring()
             assert refused.value.hint == "Open it."
             assert len(command.answered) == asked
         command.refuses = False
-        now[0] += REFUSED_FOR
+        now[0] += KEY_RETRY_SECONDS
         assert await toolbox.keyring() is KEYS
 
     asyncio.run(main())

@@ -9,8 +9,8 @@ import pytest
 from tests.store.catalogs import sqlite_place
 
 from horae import Cron, Horae, Window
-from horae.control.doctor import examine
 from horae.events import WindowNarrow
+from horae.services.doctor.doctor import examine
 
 NIGHTLY = Cron("0 0 * * *")
 ONLY = {"between": "03:00-03:10"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from horae import Horae
-from horae.app.service import Companion, run_beside
+from horae.app.process.service import Companion, run_beside
 
 PATIENCE = 60.0
 """Seconds after which something will never happen."""
@@ -76,7 +76,7 @@ class Asked(Reloading):
 def test_a_reload_that_hangs_does_not_keep_the_process_from_ending(
     tmp_path: Path, made: Callable[[], Reloading], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("horae.app.service.RELOAD_SECONDS", 0.2)
+    monkeypatch.setattr("horae.app.process.service.RELOAD_SECONDS", 0.2)
     companion = made()
     run_beside(Horae(f"sqlite:///{tmp_path}/horae.db"), companion)
     assert not companion.is_late.is_set()

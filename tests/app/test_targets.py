@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from horae import Horae
-from horae.app.targets import Loaded, Reloaded, load_targets
+from horae.app.process.targets import LoadedTargets, ReloadResult, load_targets
 from horae.config import Configuration
 from horae.errors import HoraeError, InvalidDefinition, InvalidFile, InvalidInput, InvalidJobFile, InvalidPolicy
 
@@ -55,12 +55,12 @@ def job(name: str, more: str = "") -> str:
     return f'[jobs.{name}]\nevery = "1h"\nsql = "SELECT 1"\n{more}\n'
 
 
-def names(loaded: Loaded) -> list[str]:
+def names(loaded: LoadedTargets) -> list[str]:
     return sorted(spec.name for spec in loaded.app.specs())
 
 
-def reloaded(loaded: Loaded) -> Reloaded:
-    async def main() -> Reloaded:
+def reloaded(loaded: LoadedTargets) -> ReloadResult:
+    async def main() -> ReloadResult:
         try:
             return await loaded.reload()
         finally:
@@ -177,14 +177,14 @@ def test_files_are_read_again_and_only_what_changed_changes(here: Path) -> None:
     one, two = here / "jobs" / "one.toml", here / "jobs" / "two.toml"
     one.write_text(job("a") + job("b"))
     loaded = load_targets(["jobs"], store="sqlite:///x.db")
-    assert reloaded(loaded) == Reloaded(created=("a", "b"))
-    assert reloaded(loaded) == Reloaded(unchanged=("a", "b"))
+    assert reloaded(loaded) == ReloadResult(created=("a", "b"))
+    assert reloaded(loaded) == ReloadResult(unchanged=("a", "b"))
     one.write_text(job("a", 'description = "new"'))
     two.write_text(job("c", 'depends_on = ["a"]'))
-    assert reloaded(loaded) == Reloaded(created=("c",), changed=("a",), gone=("b",))
+    assert reloaded(loaded) == ReloadResult(created=("c",), changed=("a",), gone=("b",))
     assert [file.name for file in loaded.files] == ["one.toml", "two.toml"]
     two.unlink()
-    assert reloaded(loaded) == Reloaded(unchanged=("a",), gone=("c",))
+    assert reloaded(loaded) == ReloadResult(unchanged=("a",), gone=("c",))
     assert names(loaded) == ["a"]
 
     async def left() -> list[str]:
@@ -213,7 +213,7 @@ def test_a_fault_in_a_file_changes_nothing_and_is_told(here: Path) -> None:
         assert (refused.created, refused.changed, refused.gone) == ((), (), ())
         assert names(loaded) == ["a"]
     file.write_text(job("a"))
-    assert reloaded(loaded) == Reloaded(unchanged=("a",))
+    assert reloaded(loaded) == ReloadResult(unchanged=("a",))
 
 
 def test_a_file_that_everybody_may_write_is_not_taken_and_one_for_its_group_is(here: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_file_that_the_code_names_is_read_again_too(here: Path) -> None:
     loaded = load_targets(["shop:app", "jobs.toml"], store="sqlite:///x.db")
     assert names(loaded) == ["a", "b", "coded"]
     (here / "own.toml").write_text(job("a") + job("a2"))
-    assert reloaded(loaded) == Reloaded(created=("a", "a2", "b"))
+    assert reloaded(loaded) == ReloadResult(created=("a", "a2", "b"))
     (here / "jobs.toml").write_text(job("coded"))
     refused = reloaded(loaded)
     assert 'Job "coded" of jobs.toml is defined also by the code' in str(refused.error)

@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from horae.cli.arguments import build_parser
+from horae.cli.arguments.commands import build_parser
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "cli.md"
 

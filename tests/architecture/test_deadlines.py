@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "horae"
-NOT_AT_WORK = {"testing", "demo", "rehearsal"}
+NOT_AT_WORK = {"testing", "demo", "simulate"}
 """Rooms on simulated time, where whatever hangs ends a test."""
 WITHOUT_ARGUMENTS = {"wait", "join", "result", "get", "acquire", "getconn", "communicate"}
 """Methods that wait for ever unless they are told for how long."""
@@ -41,28 +41,34 @@ DRIVER = "our Connection gives up a server that does not answer, and KEPT_ALIVE 
 ALLOWED: dict[str, tuple[str, ...]] = {
     BRIEF: (
         *(
-            f"store/sqlite/apart.py Apart.{name}: with self._starting"
+            f"store/sqlite/text/text_processes.py TextProcessPool.{name}: with self._starting"
             for name in ("close", "_bury", "_make", "_started")
         ),
-        *(f"app/home.py Home.{name}: with self._guard" for name in ("call", "call_blocking", "_ended", "settle_here")),
-        "app/home.py Home.start_thread: with self._guard",
+        *(
+            f"app/store_loop.py StoreLoop.{name}: with self._guard"
+            for name in ("call", "call_blocking", "_ended", "settle_here")
+        ),
+        "app/store_loop.py StoreLoop.start_thread: with self._guard",
         "app/horae.py Horae._begin: with self._guard",
         "app/horae.py Horae.shut: with self._guard",
         *(f"engine/watchdog.py Watchdog.{name}: with self._condition" for name in ("confirm", "limit", "overdue")),
         "engine/watchdog.py WatchdogThread.close: with self._condition",
         "engine/watchdog.py WatchdogThread._watch: with self._condition",
-        *(f"store/sqlite/write_turn.py WriteTurn.{name}: with self._changed" for name in ("take", "give_back", "look")),
-        *(f"events.py Stream.{name}: with self._lock" for name in ("listen", "listen.unsubscribe", "_complain")),
-        "runners/child.py Child._work: with self._flushing",
-        "runners/child.py Child._flush: with self._flushing",
         *(
-            f"runners/output.py Output.{name}: with self._lock"
+            f"store/sqlite/text/write_turn.py WriteTurn.{name}: with self._changed"
+            for name in ("take", "give_back", "look")
+        ),
+        *(f"events.py Stream.{name}: with self._lock" for name in ("listen", "listen.unsubscribe", "_complain")),
+        "executors/process_child.py TaskProcess._work: with self._flushing",
+        "executors/process_child.py TaskProcess._flush: with self._flushing",
+        *(
+            f"executors/output.py Output.{name}: with self._lock"
             for name in ("write", "blacken_by", "shown", "take", "tell", "close")
         ),
-        "runners/output.py Capture.install: with Capture._lock",
-        "runners/output.py Capture.uninstall: with Capture._lock",
-        *(f"runners/process.py Process.{name}: with self._lock" for name in ("signal", "_start", "_bury", "close")),
-        "security/concealing.py take: with _guard",
+        "executors/output.py Capture.install: with Capture._lock",
+        "executors/output.py Capture.uninstall: with Capture._lock",
+        *(f"executors/process.py Process.{name}: with self._lock" for name in ("signal", "_start", "_bury", "close")),
+        "security/concealment.py take_variable: with _guard",
         "store/postgres/driver.py PostgresDriver.changed: with self._condition",
         "store/postgres/driver.py PostgresDriver._fire: with self._condition",
     ),
@@ -71,37 +77,37 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "security/passwords.py matches: with _AT_ONCE",
     ),
     BY_DESIGN: (
-        "engine/publisher.py HeadPublisher.run: self._there.wait()",
-        "engine/completer.py Completer.run: self._alarm.wait()",
-        "engine/delivery.py Delivery.run: self._alarm.wait()",
-        "engine/wakeup.py Alarm.wait: await self._waiter",
+        "engine/audit_publisher.py HeadPublisher.run: self._there.wait()",
+        "engine/settler.py AttemptSettler.run: self._alarm.wait()",
+        "engine/hook_delivery.py HookDeliverer.run: self._alarm.wait()",
+        "engine/wakeup.py WakeSignal.wait: await self._waiter",
         "engine/engine.py Engine.failed: asyncio.wait(self._loops, return_when=asyncio.FIRST_EXCEPTION)",
         "engine/engine.py Engine._guarded: await work",
-        "store/postgres/pooling.py _UntilCancelled.get: self._queue.get()",
-        "runners/threads.py Threads._work: self._calls.get()",
-        "runners/child.py Child.serve: self._works.get()",
+        "store/postgres/pool.py _UntilCancelled.get: self._queue.get()",
+        "executors/threads.py Threads._work: self._calls.get()",
+        "executors/process_child.py TaskProcess.serve: self._works.get()",
     ),
     "a notice, or what the next heartbeat asks of the connection; a probe that is not answered ends it": (
-        "store/postgres/listening.py Listener._hear: await readable",
+        "store/postgres/listen_connection.py Listener._hear: await readable",
     ),
     "Engine.stop waits for it by _bounded": (
-        "engine/completer.py Completer.settled: self._idle.wait()",
-        "engine/delivery.py Delivery.finish: asyncio.wait(self._tasks)",
+        "engine/settler.py AttemptSettler.settled: self._idle.wait()",
+        "engine/hook_delivery.py HookDeliverer.finish: asyncio.wait(self._tasks)",
         "engine/engine.py Engine._bounded: self._forced.wait()",
     ),
     STORE: (
-        "app/home.py Home.store: asyncio.shield(self._opening)",
-        "store/bundling.py Bundle.open_until_end: with self._stack",
-        "engine/delivery.py Delivery._turn: with self._taking",
-        "engine/delivery.py Delivery.finish: with self._taking",
-        "engine/dispatcher.py Dispatcher._turn: with self.claiming",
-        "engine/dispatcher.py Dispatcher.claims_over: with self.claiming",
-        "engine/keeper.py Keeper.pulse: with self._dispatcher.claiming",
-        "runners/transaction.py Joining._within: with self._lock",
-        "runners/transaction.py Joining.settle: with self._lock",
-        "runners/transaction.py Joining.roll_back: with self._lock",
-        "runners/run.py _asked_secret.later: await answer",
-        "app/home.py Home.run_in_thread: asyncio.run_coroutine_threadsafe(work, self._loop).result()",
+        "app/store_loop.py StoreLoop.store: asyncio.shield(self._opening)",
+        "store/catalog/bundle.py SharedTransactionDriver.open_until_end: with self._stack",
+        "engine/hook_delivery.py HookDeliverer._turn: with self._taking",
+        "engine/hook_delivery.py HookDeliverer.finish: with self._taking",
+        "engine/claimer.py Claimer._turn: with self.claiming",
+        "engine/claimer.py Claimer.claims_over: with self.claiming",
+        "engine/maintenance.py MaintenanceLoops.pulse: with self._dispatcher.claiming",
+        "executors/transaction.py RunTransaction._within: with self._lock",
+        "executors/transaction.py RunTransaction.settle: with self._lock",
+        "executors/transaction.py RunTransaction.roll_back: with self._lock",
+        "executors/run.py _asked_secret.later: await answer",
+        "app/store_loop.py StoreLoop.run_in_thread: asyncio.run_coroutine_threadsafe(work, self._loop).result()",
         (
             "store/postgres/driver.py PostgresDriver._within: await undo(connection) if transaction is None else"
             " transaction.undo()"
@@ -111,25 +117,26 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "store/sqlite/driver.py SqliteDriver._within: with self._turn(self._writers) if write else nullcontext()",
     ),
     DRIVER: (
-        "store/postgres/driver.py PostgresDriver._open: Connection.connect(self._address, autocommit=True)",
-        "store/postgres/listening.py Listener._run: LockHolder.connect(self._url, autocommit=True)",
+        "store/postgres/driver.py PostgresDriver._open: PostgresConnection.connect(self._address, autocommit=True)",
+        "store/postgres/listen_connection.py Listener._run: LockHolder.connect(self._url, autocommit=True)",
     ),
     "connect_timeout; its statements end by the limits of their job": (
         (
-            "store/postgres/target.py PostgresTarget.run_text: Connection.connect(kept_alive(self._url),"
-            " autocommit=True, connect_timeout=10, row_factory=tuple_row)"
+            "store/postgres/text/named_connection.py PostgresTarget.run_text: "
+            "PostgresConnection.connect(kept_alive(self._url), autocommit=True, connect_timeout=10,"
+            " row_factory=tuple_row)"
         ),
     ),
     "a statement whose connection is told to stop at every few steps; nobody else may touch that before": (
-        "store/sqlite/looking.py SqliteLook._within_thread: asyncio.wait([thread])",
+        "store/sqlite/read_connections.py SqliteReadTransaction._within_thread: asyncio.wait([thread])",
     ),
     DONE: (
         "store/postgres/driver.py PostgresDriver._usual: from_outside.get()",
-        "store/sqlite/apart.py Apart._started: starting.result()",
-        "store/sqlite/apart.py Apart.whole: future.result()",
-        "web/departure.py _unless: answer.result()",
-        "app/service.py _store_there: opening.result()",
-        "app/service.py _until: each.result()",
+        "store/sqlite/text/text_processes.py TextProcessPool._started: starting.result()",
+        "store/sqlite/text/text_processes.py TextProcessPool.whole: future.result()",
+        "web/connections/disconnect.py _run_unless: answer.result()",
+        "app/process/service.py _store_there: opening.result()",
+        "app/process/service.py _until: each.result()",
         "engine/engine.py Engine.failed: loop.result()",
         "engine/engine.py Engine._bounded: task.result()",
         (
@@ -137,125 +144,134 @@ ALLOWED: dict[str, tuple[str, ...]] = {
             " return_exceptions=True)"
         ),
         "store/sqlite/driver.py SqliteDriver.changed: fired.result()",
-        "web/health.py Checkup._health: looking.result()",
-        "app/home.py Home.refuse_inside_transaction: transaction.current.get()",
-        "runners/output.py _output: current.get()",
+        "web/http/health.py HealthChecker._health: looking.result()",
+        "app/store_loop.py StoreLoop.refuse_inside_transaction: transaction.current.get()",
+        "executors/output.py _output: current.get()",
     ),
     ANOTHERS_WORK: (
-        "app/reaching.py Reach.store: asyncio.shield(self._asking)",
-        "app/tools.py Toolbox._ask: asyncio.shield(self._asking)",
+        "app/process/store_reach.py StoreProbe.store: asyncio.shield(self._asking)",
+        "app/process/node_tools.py Toolbox._ask: asyncio.shield(self._asking)",
         (
             "app/ticker.py Ticker.__aiter__: home.wait_for(partial(self._next, None if tick is None else"
             " tick.scheduled_time))"
         ),
-        "cli/sql.py _here.work: async for Session(service).results(text, each=each, progress=progress)",
-        "security/defined.py Defined.finish: async for again()",
-        "security/executed.py Executed.finish: async for again()",
-        "security/executed.py Executed.untold: async for again()",
-        "security/executed.py Executed.untold: async for self._completed()",
-        "web/sharing.py Shared.get: asyncio.shield(task)",
-        "cli/opening.py LocalCatalog._awaited.asked: await question",
-        "control/commands.py Asking._asked: await repeated(verb) if self._alone else verb()",
-        "control/commands.py Definer.define: await answer",
-        "control/service.py Service.alter: await repeated(altered) if self._alone else altered()",
-        "desk/defining.py _with_state: await altering",
         (
-            "web/answering.py operation_endpoint.endpoint: await hub.overview(visit) if is_shared else"
+            "cli/commands/sql.py _run_local.work: "
+            "async for SqlSession(service).results(text, each=each, progress=progress)"
+        ),
+        "security/audit/versions.py VersionVerifier.finish: async for again()",
+        "security/audit/runs.py RunVerifier.finish: async for again()",
+        "security/audit/runs.py RunVerifier.untold: async for again()",
+        "security/audit/runs.py RunVerifier.untold: async for self._completed()",
+        "web/http/shared_answers.py SharedAnswers.get: asyncio.shield(task)",
+        "cli/catalog_access.py LocalCatalog._awaited.asked: await question",
+        "services/commands.py StoreCaller._asked: await repeat_verb(verb) if self._alone else verb()",
+        "services/commands.py DefinitionBatcher.define: await answer",
+        "services/service.py Service.alter: await repeat_verb(altered) if self._alone else altered()",
+        "api/handlers/definitions.py _with_state: await altering",
+        (
+            "web/http/operations.py operation_endpoint.endpoint: await hub.overview(visit) if is_shared else"
             " visit.desk.answer(operation, asked)"
         ),
-        "web/pages/overview.py page: await visit.desk.overview(Nothing()) if shared is None else shared(visit)",
-        "web/live.py Hub._run: await elsewhere",
-        "cli/tour.py _live: with app",
-        "cli/watch.py watched: with seen",
-        "engine/hooks.py Caller.call: with passing",
-        "runners/waiting.py awaited: answer.result()",
+        "web/pages/overview.py page: await visit.desk.overview(EmptyRequest()) if shared is None else shared(visit)",
+        "web/live/events.py Hub._run: await elsewhere",
+        "cli/commands/tour.py _live: with app",
+        "cli/screen/watch.py draw_repeatedly: with seen",
+        "engine/hooks.py HookCaller.call: with passing",
+        "executors/loop_wait.py awaited: answer.result()",
     ),
     OF_A_TASK: (
-        "runners/command.py CommandHandle.result: asyncio.shield(self._life)",
-        "engine/hooks.py Caller._called: await answer",
-        "engine/hooks.py Caller._called: await value",
-        "engine/runner.py Runner._await: await function() if run is None else function(run)",
-        "engine/works.py Works._ran: command.result()",
-        "runners/child.py Child._await: await awaitable",
-        "runners/child.py Child.ask: answers.get()",
-        "runners/child.py Child.ask_from_loop: await answer",
-        "runners/command.py CommandHandle._live: with theirs",
-        "runners/command.py run_command: handle.result()",
-        "runners/command.py _stopping: stop.wait()",
+        "external/command.py CommandHandle.result: asyncio.shield(self._life)",
+        "engine/hooks.py HookCaller._called: await answer",
+        "engine/hooks.py HookCaller._called: await value",
+        "engine/attempts/runner.py AttemptRunner._await: await function() if run is None else function(run)",
+        "engine/attempts/kinds.py NonPythonRunner._ran: command.result()",
+        "executors/process_child.py TaskProcess._await: await awaitable",
+        "executors/process_child.py TaskProcess.ask: answers.get()",
+        "executors/process_child.py TaskProcess.ask_from_loop: await answer",
+        "external/command.py CommandHandle._live: with theirs",
+        "external/command.py run_command: handle.result()",
+        "external/command.py _stopping: stop.wait()",
     ),
     KILLED: (
-        "runners/process.py Process._bury: os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)",
-        "runners/calculators.py Calculators.close: await self._all_gone",
-        "store/sqlite/apart.py Apart.close: process.wait()",
-        "store/sqlite/apart.py TextProcess.bury: self.wait()",
-        "store/sqlite/apart.py TextProcess.wait: self._process.wait()",
-        "engine/works.py Works.close: asyncio.gather(*(each.result() for each in commands), return_exceptions=True)",
-        "engine/works.py Works.close: each.result()",
-        "runners/process.py Process._bury: process.wait()",
-        "runners/processes.py Processes.close: await self._all_gone",
+        "executors/process.py Process._bury: os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)",
+        "executors/calculators.py Calculators.close: await self._all_gone",
+        "store/sqlite/text/text_processes.py TextProcessPool.close: process.wait()",
+        "store/sqlite/text/text_processes.py TextProcess.bury: self.wait()",
+        "store/sqlite/text/text_processes.py TextProcess.wait: self._process.wait()",
+        (
+            "engine/attempts/kinds.py NonPythonRunner.close: "
+            "asyncio.gather(*(each.result() for each in commands), return_exceptions=True)"
+        ),
+        "engine/attempts/kinds.py NonPythonRunner.close: each.result()",
+        "executors/process.py Process._bury: process.wait()",
+        "executors/processes.py Processes.close: await self._all_gone",
     ),
     ENDED_BEFORE: (
-        "runners/launcher.py _Launcher.live: os.waitpid(self.pid, 0)",
-        "web/departure.py _unless: asyncio.gather(answer, gone, return_exceptions=True)",
-        "app/home.py Home.close: asyncio.gather(self._opening, return_exceptions=True)",
-        "app/home.py Home.end_thread: thread.join()",
-        "app/service.py _store_there: asyncio.gather(opening, stopped, return_exceptions=True)",
-        "app/service.py _until: asyncio.gather(*waiting, return_exceptions=True)",
-        "cli/serving.py Serving.end: asyncio.gather(*self._tasks, return_exceptions=True)",
+        "external/launcher.py _Launcher.live: os.waitpid(self.pid, 0)",
+        "web/connections/disconnect.py _run_unless: asyncio.gather(answer, gone, return_exceptions=True)",
+        "app/store_loop.py StoreLoop.close: asyncio.gather(self._opening, return_exceptions=True)",
+        "app/store_loop.py StoreLoop.end_thread: thread.join()",
+        "app/process/service.py _store_there: asyncio.gather(opening, stopped, return_exceptions=True)",
+        "app/process/service.py _until: asyncio.gather(*waiting, return_exceptions=True)",
+        "cli/server_process.py ServerCompanion.end: asyncio.gather(*self._tasks, return_exceptions=True)",
         "engine/watchdog.py WatchdogThread.close: self._thread.join()",
-        "store/postgres/listening.py Listener.close: await task",
-        "web/listening.py serve: await task",
-        "web/live.py Hub.close: await task",
-        "web/live.py EventResponse.__call__: asyncio.gather(streaming, leaving, return_exceptions=True)",
+        "store/postgres/listen_connection.py Listener.close: await task",
+        "web/connections/server.py serve: await task",
+        "web/live/events.py Hub.close: await task",
+        "web/live/events.py EventResponse.__call__: asyncio.gather(streaming, leaving, return_exceptions=True)",
     ),
-    "a thread that was just started": ("app/home.py Home._start_thread: started.wait()",),
+    "a thread that was just started": ("app/store_loop.py StoreLoop._start_thread: started.wait()",),
     "another thread that stops the same app, by the grace period and Engine's own limits": (
         "app/horae.py Horae.stop: with self._ending",
     ),
     "a person who waits for the answer and may press Ctrl-C": (
-        "cli/opening.py LocalCatalog._awaited: answer.result()",
+        "cli/catalog_access.py LocalCatalog._awaited: answer.result()",
     ),
     UNTIL_TOLD: (
-        "web/listening.py Listening.failed: asyncio.shield(self._task)",
-        "app/service.py Companion.failed: asyncio.Event().wait()",
-        "app/service.py _store_there: told.wait()",
-        "app/service.py _store_there: asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)",
-        "app/service.py _until: told.wait()",
-        "app/service.py _until: asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)",
-        "web/live.py EventResponse.__call__: asyncio.wait({streaming, leaving}, return_when=asyncio.FIRST_COMPLETED)",
+        "web/connections/server.py RunningServer.failed: asyncio.shield(self._task)",
+        "app/process/service.py Companion.failed: asyncio.Event().wait()",
+        "app/process/service.py _store_there: told.wait()",
+        "app/process/service.py _store_there: asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)",
+        "app/process/service.py _until: told.wait()",
+        "app/process/service.py _until: asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)",
+        (
+            "web/live/events.py EventResponse.__call__: "
+            "asyncio.wait({streaming, leaving}, return_when=asyncio.FIRST_COMPLETED)"
+        ),
     ),
     "a socket of this machine between a node and a process of its own, whose end closes it": (
-        "store/sqlite/text_messages.py _exactly: end.recv(min(size - len(data), _PIECE))",
-        "store/sqlite/text_messages.py send: end.sendall(len(data).to_bytes(_HEADER, 'big') + data)",
-        "runners/messages.py Channel.send: with self._lock",
-        "runners/messages.py Channel.send: self._end.sendall(len(data).to_bytes(_HEADER, 'big'))",
-        "runners/messages.py Channel.send: self._end.sendall(data)",
-        "runners/messages.py Channel.receive: self._end.recv(_PIECE)",
+        "store/sqlite/text/messages.py _exactly: end.recv(min(size - len(data), _PIECE))",
+        "store/sqlite/text/messages.py send: end.sendall(len(data).to_bytes(_HEADER, 'big') + data)",
+        "executors/messages.py Channel.send: with self._lock",
+        "executors/messages.py Channel.send: self._end.sendall(len(data).to_bytes(_HEADER, 'big'))",
+        "executors/messages.py Channel.send: self._end.sendall(data)",
+        "executors/messages.py Channel.receive: self._end.recv(_PIECE)",
     ),
     "a process that works for another: it waits for something to do, and ends with the other": (
-        "runners/calculation.py main: works.get()",
-        "store/sqlite/text_child.py main: told.get()",
+        "executors/calculator_child.py main: works.get()",
+        "store/sqlite/text/child.py main: told.get()",
     ),
     "a process that is killed when the request's seconds are over, and then says that it is gone": (
-        "runners/calculators.py Calculators._asked: await worker.answer",
+        "executors/calculators.py Calculators._asked: await worker.answer",
     ),
     "what a killed process said last, or a commit, which the write limit ends": (
-        "store/sqlite/apart.py Apart.whole: asyncio.wait([future])",
-        "store/sqlite/apart.py Apart.within: asyncio.wait([future])",
+        "store/sqlite/text/text_processes.py TextProcessPool.whole: asyncio.wait([future])",
+        "store/sqlite/text/text_processes.py TextProcessPool.within: asyncio.wait([future])",
     ),
     "its turn behind texts that their own limits end": (
-        "store/turns.py Turns.taken: own.acquire()",
-        "store/turns.py Turns.taken: self._all.acquire()",
-        "store/sqlite/write_turn.py WriteTurn.take: self._changed.wait()",
+        "store/turns.py OwnerTurns.taken: own.acquire()",
+        "store/turns.py OwnerTurns.taken: self._all.acquire()",
+        "store/sqlite/text/write_turn.py WriteTurn.take: self._changed.wait()",
     ),
     "a request, which ends with its answer or with its connection": (
-        "web/departure.py _Body.departure: self._is_read.wait()",
-        "web/departure.py _unless: asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)",
+        "web/connections/disconnect.py _RequestMessages.departure: self._is_read.wait()",
+        "web/connections/disconnect.py _run_unless: asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)",
     ),
-    "tries that each have a deadline": ("engine/publisher.py HeadPublisher.publish: asyncio.gather(*tries)",),
+    "tries that each have a deadline": ("engine/audit_publisher.py HeadPublisher.publish: asyncio.gather(*tries)",),
     "a datagram or a Unix socket of this machine: connecting to it answers at once": (
         "cli/systemd.py Notifier.tell: told.connect(address)",
-        "web/listening.py _answers: asking.connect(str(path))",
+        "web/connections/server.py _is_live: asking.connect(str(path))",
     ),
     "a start or a stop of the same scheduler, which Engine's own limits end": (
         "declarative/scheduler.py Scheduler._initialize: asyncio.shield(self._ending)",
@@ -264,35 +280,38 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "a request's statements, each with limits of its own": (
         (
-            "desk/whole.py Whole.sql: async for session.results(asked.text, each=asked.each,"
-            " most=asking.MOST_STATEMENTS, skip=len(done))"
+            "api/handlers/catalog.py CatalogOperations.sql: async for session.results(asked.text, each=asked.each,"
+            " most=requests.MOST_STATEMENTS, skip=len(done))"
         ),
     ),
     "a round, whose own calls of the store end; the loop that asks is told to end": (
-        "engine/keeper.py Keeper._rounded: asyncio.shield(task)",
+        "engine/maintenance.py MaintenanceLoops._rounded: asyncio.shield(task)",
     ),
     "a pipe or socket that does not block, or of which poll has said that there is something": (
-        "runners/launcher.py _Launcher._listen: os.read(self.control, 64)",
-        "runners/launcher.py _Launcher._pass_on: os.read(self.output, min(_CHUNK, self.room))",
-        "runners/launcher.py _emptied: os.read(descriptor, 512)",
+        "external/launcher.py _Launcher._listen: os.read(self.control, 64)",
+        "external/launcher.py _Launcher._pass_on: os.read(self.output, min(_CHUNK, self.room))",
+        "external/launcher.py _emptied: os.read(descriptor, 512)",
     ),
     "a pipe that ends when the child has become the command, or is gone": (
-        "runners/launcher.py _Launcher._start: os.read(told, 4096)",
+        "external/launcher.py _Launcher._start: os.read(told, 4096)",
     ),
     "a socket between a node and its launcher, whose end closes it": (
-        "runners/launcher.py _Launcher.finish: poll.poll()",
-        "runners/launcher.py _request: os.read(control, wanted - len(data))",
+        "external/launcher.py _Launcher.finish: poll.poll()",
+        "external/launcher.py _request: os.read(control, wanted - len(data))",
     ),
     "work in a thread or process that its caller stops when nobody waits for it any more, or at its limit": (
-        "store/sqlite/apart.py Apart._started: asyncio.shield(starting)",
-        "store/sqlite/apart.py Apart.within: asyncio.shield(future)",
-        "store/sqlite/looking.py SqliteLook._within_thread: asyncio.shield(thread)",
+        "store/sqlite/text/text_processes.py TextProcessPool._started: asyncio.shield(starting)",
+        "store/sqlite/text/text_processes.py TextProcessPool.within: asyncio.shield(future)",
+        "store/sqlite/read_connections.py SqliteReadTransaction._within_thread: asyncio.shield(thread)",
     ),
     "the web server, which gives requests 5 s when it is to end": (
-        "web/listening.py Listening.stop: asyncio.shield(self._task)",
+        "web/connections/server.py RunningServer.stop: asyncio.shield(self._task)",
     ),
     "names of this machine's addresses, by the system's resolver and its own time limit": (
-        "web/listening.py _sockets: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)",
+        (
+            "web/connections/server.py _sockets: "
+            "socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)"
+        ),
     ),
 }
 """Each wait without a deadline of its own, by who ends it."""

@@ -10,10 +10,10 @@ import pytest
 from tools.generate import PAGES, picture_name
 
 from horae.cli import main
-from horae.config.loading import EXTERNAL, KeySources
+from horae.config.loader import EXTERNAL, KeySources
 from horae.config.server import server_keys
-from horae.core.krontab import parse_file
-from horae.core.lifecycle import MACHINES, Machine
+from horae.core.run.lifecycle import MACHINES, StateMachine
+from horae.formats.krontab.parser import parse_file
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -37,7 +37,7 @@ def test_a_generated_page_is_current(name: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
-def test_a_picture_of_states_shows_exactly_the_table(machine: Machine) -> None:
+def test_a_picture_of_states_shows_exactly_the_table(machine: StateMachine) -> None:
     picture = (ROOT / "docs" / "pictures" / picture_name(machine)).read_text()
     assert re.findall(r">(\w+)</text>", picture) == [
         "born",

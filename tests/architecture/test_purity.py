@@ -103,10 +103,11 @@ def test_the_purity_rule_notices_each_kind_of_impurity(source: str) -> None:
 
 AUDITED = """
 import sys
-import horae, horae.core.krontab, horae.core.lint, horae.core.occurrence, horae.core.diff, horae.core.report
-import horae.core.attempt, horae.core.dependency, horae.core.custom, horae.core.job, decimal
+import horae, horae.formats.krontab.parser, horae.formats.krontab.lint, horae.core.run.due, horae.core.change.diff
+import horae.core.report.report, horae.core.run.attempt, horae.core.job.dependencies, horae.core.schedule.custom
+import horae.core.job.definition, decimal
 from datetime import UTC, datetime, timedelta
-from horae.core.zone import zone
+from horae.core.time.zone import zone
 
 for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"):
     zone(name)
@@ -130,18 +131,18 @@ for tz in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"):
         assert horae.decide(window.request("job", at, tz)).seed_hash
 assert list(horae.Iso8601("R3/2026-01-31T10:00:00/P1M", "Europe/Berlin").between(at - timedelta(days=90), at))
 line = "0 10 * * * @tz(Europe/Berlin) @win(around,90m) @only(dow=MON-FRI) name=a command=/x"
-assert str(horae.core.krontab.parse_line(line))
-assert horae.core.lint.lint(line, file="x", now=at) is not None
-view = horae.core.occurrence.JobView("a", horae.Every("1m", start=at), horae.core.job.DEFAULTS, at)
-assert horae.core.occurrence.due(view, at + timedelta(hours=1)).births
-from horae.core.report import RunRow, TaskRow, build_report
-from horae.core.attempt import TaskView, next_step
-from horae.core.dependency import check_graph
-from horae.core.diff import diff_definitions
-from horae.core.job import JobSpec, TaskSpec
+assert str(horae.formats.krontab.parser.parse_line(line))
+assert horae.formats.krontab.lint.lint(line, file="x", now=at) is not None
+view = horae.core.run.due.JobView("a", horae.Every("1m", start=at), horae.core.job.definition.DEFAULTS, at)
+assert horae.core.run.due.due(view, at + timedelta(hours=1)).births
+from horae.core.report.report import RunReportRow, TaskRow, build_report
+from horae.core.run.attempt import TaskView, next_step
+from horae.core.job.dependencies import check_graph
+from horae.core.change.diff import diff_definitions
+from horae.core.job.definition import JobSpec, TaskSpec
 job = JobSpec("a", horae.Cron("@daily"), (TaskSpec("t"),), settings={"retry": horae.Retry(3, "1m", jitter=0.5)})
 assert JobSpec.from_dict(job.to_dict()) == job and diff_definitions(job, None)
-assert str(build_report(RunRow("occ_x", "a", "COMPLETED", at), (TaskRow("run_x", "t", "SUCCESS"),)))
+assert str(build_report(RunReportRow("occ_x", "a", "COMPLETED", at), (TaskRow("run_x", "t", "SUCCESS"),)))
 assert next_step((TaskView("t", "PENDING"),), mode="parallel", now=at).start
 check_graph({"a": ["b"], "b": []})
 for refuse, given in ((horae.Cron, "61 * * * *"), (zone, "Europe/Belrin"), (zone, 7), (horae.decide, None)):

@@ -15,7 +15,7 @@ from tests.store.databases import Databases
 from tests.web.serving import settings_with_key
 from tools.pictured import browser_path
 
-from horae.runners.output import Capture
+from horae.executors.output import Capture
 
 HERE = Path(__file__).parent
 KINDS = ("sqlite", "postgres")

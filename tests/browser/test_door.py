@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from tests.browser.driving import Visit, is_live
 from tests.browser.world import PASSWORD, Stage
 
-from horae.control.tokens import digest
+from horae.services.tokens import digest
 
 
 def test_whoever_signs_in_comes_where_they_were_going_and_out_again(closed: Stage, visit: Visit) -> None:

@@ -11,7 +11,7 @@ from tests.browser.driving import NARROW, Visit, is_live, menu, toast
 from tests.browser.world import Stage
 from tests.web.serving import eventually
 
-from horae.web.rendering import job_url
+from horae.web.page_renderer import job_url
 
 SCRIPT = "<script>window.pwned = 1</script>"
 NAMES = {

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.browser.conftest import house
 from tests.browser.driving import NARROW, WIDE, Guard
-from tests.rehearsal.test_page import EVIL, made
+from tests.simulate.test_page import EVIL, made
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 

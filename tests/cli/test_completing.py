@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from horae.cli.completing import Names, offered
-from horae.cli.history import is_secret
-from horae.cli.rows import told
-from horae.cli.screen import fitted, shortened
-from horae.cli.time_text import Clock
+from horae.cli.screen.rows import cell_text
+from horae.cli.screen.screen import fit_widths, shorten
+from horae.cli.screen.time_text import Clock
+from horae.cli.shell.completion import CatalogNames, offered
+from horae.cli.shell.history import is_secret
 
-NAMES = Names(
+NAMES = CatalogNames(
     jobs=("nightly", "my job"),
     users=("ann", "local"),
     roles=("operators",),
@@ -51,7 +51,7 @@ def test_tab_offers_what_may_follow(before: str, word: str, expected: list[str])
 
 
 def test_the_catalog_is_asked_only_where_a_name_may_stand() -> None:
-    def refuse() -> Names:
+    def refuse() -> CatalogNames:
         raise AssertionError("the catalog was asked")
 
     assert "JOBS" in offered("SHOW ", "", refuse)
@@ -96,17 +96,17 @@ def test_what_has_none_is_kept(text: str) -> None:
     ],
 )
 def test_of_rows_of_the_users_only_columns_of_times_have_times(value: object, column: str, expected: str) -> None:
-    assert told(value, column, Clock("Europe/Berlin"), of_users=True) == expected
+    assert cell_text(value, column, Clock("Europe/Berlin"), of_users=True) == expected
 
 
 def test_the_widest_columns_give_first_and_the_last_are_left_out() -> None:
-    assert fitted([5, 50, 10], 40) == [5, 21, 10]
-    assert fitted([5, 5], 40) == [5, 5]
-    assert sum(fitted([30] * 20, 40)) + 2 * (len(fitted([30] * 20, 40)) - 1) <= 40
-    assert len(fitted([30] * 20, 40)) == 5
-    assert fitted([10_000_000], 20) == [20]
-    assert fitted([40, 50, 10], 60, whole=[40, 0, 0]) == [40, 8, 8]
-    assert fitted([40, 50, 20], 60, whole=[40, 0, 20]) == [40, 18], "left out rather than cut"
-    assert fitted([40, 9], 20, whole=[40, 0]) == [40], "wider than the terminal, and whole"
-    assert shortened("abcdef", 4) == "abc…"
-    assert shortened("abcd", 4) == "abcd"
+    assert fit_widths([5, 50, 10], 40) == [5, 21, 10]
+    assert fit_widths([5, 5], 40) == [5, 5]
+    assert sum(fit_widths([30] * 20, 40)) + 2 * (len(fit_widths([30] * 20, 40)) - 1) <= 40
+    assert len(fit_widths([30] * 20, 40)) == 5
+    assert fit_widths([10_000_000], 20) == [20]
+    assert fit_widths([40, 50, 10], 60, whole=[40, 0, 0]) == [40, 8, 8]
+    assert fit_widths([40, 50, 20], 60, whole=[40, 0, 20]) == [40, 18], "left out rather than cut"
+    assert fit_widths([40, 9], 20, whole=[40, 0]) == [40], "wider than the terminal, and whole"
+    assert shorten("abcdef", 4) == "abc…"
+    assert shorten("abcd", 4) == "abcd"

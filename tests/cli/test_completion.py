@@ -15,7 +15,7 @@ from tests.cli.shell import horae
 from tests.cli.terminal import Terminal
 from tests.web.serving import Served, serving
 
-from horae.cli.completion import places
+from horae.cli.commands.completion import places
 
 JOBS = """CREATE JOB nightly SCHEDULE = NONE AS 'SELECT 1'; CREATE JOB "night shift" SCHEDULE = NONE AS 'SELECT 1';
 CREATE JOB "a:b" SCHEDULE = NONE AS 'SELECT 1'; CREATE JOB "a:c" SCHEDULE = NONE AS 'SELECT 1'; CREATE USER ann;
@@ -230,7 +230,7 @@ def test_a_tab_waits_for_no_engine(store: str) -> None:
     """Whoever presses Tab waits: what takes long to import stays out."""
     program = (
         "import sys; from horae.cli import main; main(sys.argv[1:]);"
-        "print({'asyncio', 'msgspec', 'horae.app', 'horae.ddl', 'horae.desk'} & set(sys.modules))"
+        "print({'asyncio', 'msgspec', 'horae.app', 'horae.formats.sql', 'horae.api'} & set(sys.modules))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program, "__complete", "jobs", "nightl", "--store", store],

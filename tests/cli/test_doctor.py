@@ -15,16 +15,16 @@ from tests.cli.shell import horae
 from tests.store.databases import Databases
 
 from horae import Every, Horae, Once
+from horae.app.process.system_settings import system_settings
+from horae.app.process.targets import load_targets
 from horae.app.stores import make_store
-from horae.app.system import system_settings
-from horae.app.targets import load_targets
-from horae.control.commands import Commands
-from horae.control.doctor import examine
-from horae.control.surroundings import Surroundings
-from horae.core.job import JobSpec, TaskSpec
-from horae.engine.tuning import checked_system
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.engine.limits import checked_system
 from horae.errors import InvalidPolicy
 from horae.security.keys import generate_key
+from horae.services.commands import Commands
+from horae.services.doctor.doctor import examine
+from horae.services.doctor.environment import CatalogEnvironment
 from horae.testing.clock import ManualClock
 
 
@@ -152,15 +152,15 @@ def test_a_slot_that_nobody_decided_and_a_node_that_hangs_are_found(tmp_path: Pa
 @pytest.mark.parametrize(
     ("around", "level", "check"),
     [
-        (Surroundings("PostgreSQL 18", skew=-3.0), "warning", "clock"),
-        (Surroundings("PostgreSQL 18", skew=90.0), "error", "clock"),
-        (Surroundings("SQLite 3", is_writable=False), "error", "store"),
-        (Surroundings("SQLite 3", log_size=2_000_000_000), "warning", "store"),
-        (Surroundings("SQLite 3", free=100_000_000, place="/data"), "warning", "disk"),
-        (Surroundings("SQLite 3", free=1_000_000, place="/data"), "error", "disk"),
+        (CatalogEnvironment("PostgreSQL 18", skew=-3.0), "warning", "clock"),
+        (CatalogEnvironment("PostgreSQL 18", skew=90.0), "error", "clock"),
+        (CatalogEnvironment("SQLite 3", is_writable=False), "error", "store"),
+        (CatalogEnvironment("SQLite 3", log_size=2_000_000_000), "warning", "store"),
+        (CatalogEnvironment("SQLite 3", free=100_000_000, place="/data"), "warning", "disk"),
+        (CatalogEnvironment("SQLite 3", free=1_000_000, place="/data"), "error", "disk"),
     ],
 )
-def test_what_is_wrong_around_a_catalog_has_its_level(around: Surroundings, level: str, check: str) -> None:
+def test_what_is_wrong_around_a_catalog_has_its_level(around: CatalogEnvironment, level: str, check: str) -> None:
     async def look() -> list[tuple[str, str]]:
         store = make_store("sqlite://")
         await store.open()

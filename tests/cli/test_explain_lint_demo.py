@@ -15,7 +15,8 @@ from horae import DecisionRequest, decide
 TOUR = """
 import asyncio
 from types import SimpleNamespace
-from horae.cli import main, tour
+from horae.cli import main
+from horae.cli.commands import tour
 
 live = tour._live
 SHOWN = {("heartbeat", "COMPLETED"), ("fetch-prices", "COMPLETED"), ("etl", "COMPLETED"), ("etl", "FAILED")}

@@ -8,9 +8,9 @@ import pytest
 from tests.cli.inside import inside
 from tests.cli.terminal import Terminal
 
-from horae.cli.arguments import build_parser
-from horae.cli.help_text import GROUPS
-from horae.cli.parsing import _inner
+from horae.cli.arguments.commands import build_parser
+from horae.cli.arguments.help_text import GROUPS
+from horae.cli.arguments.parsers import _inner
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from tests.store.catalogs import minutely, opened, sqlite_place
 from tests.web.serving import Served, serving
 
 from horae import Every, Horae, Run
-from horae.core.lifecycle import JobState
-from horae.store.port import Store
+from horae.core.run.lifecycle import JobState
+from horae.store.protocols.store import Store
 from horae.testing.clock import ManualClock
 
 JOBS = """
@@ -187,7 +187,7 @@ def test_latest_outcomes_and_nodes_are_listed(server: Served) -> None:
 
 
 def test_a_fault_of_our_own_is_exit_code_4(monkeypatch: pytest.MonkeyPatch) -> None:
-    from horae.cli import completion
+    from horae.cli.commands import completion
 
     def broken() -> None:
         raise RuntimeError("not meant to be")
@@ -201,7 +201,7 @@ def test_a_fault_of_our_own_is_exit_code_4(monkeypatch: pytest.MonkeyPatch) -> N
 def test_previews_need_neither_a_desk_nor_an_engine() -> None:
     program = (
         "import sys; from horae.cli import main; main(['next', '0 9 * * *']);"
-        "print({'asyncio', 'msgspec', 'http.client', 'horae.app', 'horae.desk', 'horae.web'} & set(sys.modules))"
+        "print({'asyncio', 'msgspec', 'http.client', 'horae.app', 'horae.api', 'horae.web'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "set()"

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cli.shell import horae
 from tests.store.databases import Databases
 
-from horae.store.migrating import migrations
+from horae.store.schema import migrations
 
 NAMES = [f"{each.number:04d}_{each.name}" for each in migrations("sqlite")]
 

@@ -12,9 +12,9 @@ from tests.cli.inside import inside
 from tests.cli.shell import horae
 from tests.store.databases import Databases
 
-from horae.cli.people import read_privileges
-from horae.core.throttle import Throttle
-from horae.store import granting
+from horae.cli.commands.people import read_privileges
+from horae.core.rate_limit import Throttle
+from horae.store.catalog.people import grant_rows
 
 VALUE = "s3cr3t-value-42"
 
@@ -64,7 +64,7 @@ def test_a_password_is_never_an_argument_and_is_not_repeated(store: str) -> None
 
 def test_old_passwords_are_counted_from_one_command_to_the_next(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # However long the commands take, no try comes back.
-    monkeypatch.setattr(granting, "OLD_PASSWORDS", Throttle(4, 1e-6))
+    monkeypatch.setattr(grant_rows, "OLD_PASSWORDS", Throttle(4, 1e-6))
     inside("user", "create", "ann", "--password", "--store", store, stdin="hunter2hunter2")
     own = ("user", "alter", "ann", "--password", "--store", store, "--user", "ann")
     said = "ALTER USER ann PASSWORD 'hunter3' OLD PASSWORD 'hunter1'"

@@ -7,10 +7,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from horae.cli import gantt
-from horae.cli.heatmap import draw_job
-from horae.cli.screen import STRIP, Screen, strip_of
-from horae.desk.shapes import Attempt, Calendar, Day, Report, Task
+from horae.api.responses.job_responses import Attempt, Calendar, Day, Report, Task
+from horae.cli.screen import gantt
+from horae.cli.screen.heatmap import draw_job
+from horae.cli.screen.screen import STRIP, Screen, strip_of
 
 
 class Paper(io.StringIO):

@@ -17,7 +17,7 @@ from tests.cli.terminal import Terminal
 from tests.web.serving import Served
 
 from horae import Cron, Horae
-from horae.core.job import JobSpec, TaskSpec
+from horae.core.job.definition import JobSpec, TaskSpec
 from horae.errors import PlanMoved
 
 FILE = """

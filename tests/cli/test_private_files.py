@@ -11,7 +11,7 @@ from stat import S_IMODE
 
 import pytest
 from tests.cli.shell import horae
-from tests.runners import commands
+from tests.executors import commands
 
 from horae.security.keys import key_from_file
 

@@ -13,7 +13,7 @@ from tests.store.catalogs import Place, minutely
 from tests.store.databases import Databases
 from tools.postgres import PostgresServer
 
-from horae.store.postgres import listening
+from horae.store.postgres import listen_connection
 
 PATIENCE = 60.0
 LOOKS, QUIET = 0.05, 1.0
@@ -66,7 +66,7 @@ def test_whoever_waits_for_a_change_is_told_to_look_on_a_standby_and_hears_of_it
     databases_18: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = with_a_job(databases_18)
-    monkeypatch.setattr(listening, "DEAF", LOOKS)
+    monkeypatch.setattr(listen_connection, "POLL_SECONDS", LOOKS)
 
     async def main() -> None:
         store = place.store()

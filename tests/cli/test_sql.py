@@ -133,7 +133,7 @@ def test_a_long_file_tells_how_far_it_is_on_a_terminal(store: str, tmp_path: Pat
     file = tmp_path / "many.sql"
     file.write_text("".join(f"CREATE JOB job{n} SCHEDULE = NONE AS 'SELECT {n}';\n" for n in range(50)))
     # Told at every statement, and not when some time has passed, within which a fast machine is done.
-    often = "import horae.cli.sql; horae.cli.sql._OFTEN = 0.0; from horae.cli import main; raise SystemExit(main())"
+    often = "from horae.cli import main; from horae.cli.commands import sql; sql._OFTEN = 0.0; raise SystemExit(main())"
     program = (sys.executable, "-c", often)
     with Terminal("sql", "--file", str(file), "--store", store, program=program) as terminal:
         terminal.until(" of 50 statements")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from horae.cli import files, offering
-from horae.cli.opening import RemoteCatalog
+from horae.cli import files
+from horae.cli.catalog_access import RemoteCatalog
+from horae.cli.completion import names
 from horae.errors import InvalidInput
 
 FAR = "http://horae.example:8421"
@@ -17,7 +18,7 @@ NO = ("", "0", "false", "no", "off", "False", " 0 ")
 def test_a_variable_that_says_yes_lets_a_token_go_over_plain_http(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv(files.INSECURE, value)
     RemoteCatalog(FAR, "token").close()
-    assert offering._is_near("horae.example")
+    assert names._is_near("horae.example")
 
 
 @pytest.mark.parametrize("value", [*NO, None])
@@ -28,5 +29,5 @@ def test_a_variable_that_says_no_does_not(monkeypatch: pytest.MonkeyPatch, value
         monkeypatch.setenv(files.INSECURE, value)
     with pytest.raises(InvalidInput, match="http"):
         RemoteCatalog(FAR, "token")
-    assert not offering._is_near("horae.example")
-    assert offering._is_near("127.0.0.1")
+    assert not names._is_near("horae.example")
+    assert names._is_near("127.0.0.1")

@@ -14,7 +14,7 @@ from tests.cli.inside import inside
 from tests.cli.planning import at_midday
 from tests.cli.terminal import Terminal
 
-from horae.cli.time_text import Clock, length_text
+from horae.cli.screen.time_text import Clock, length_text
 from horae.errors import InvalidTime, UnknownZone
 
 NOW = datetime(2027, 3, 1, 12, tzinfo=UTC)

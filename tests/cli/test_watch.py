@@ -16,7 +16,7 @@ from tests.cli.inside import inside
 from tests.cli.terminal import Terminal
 from tests.web.serving import serving
 
-from horae.cli.parsing import settled
+from horae.cli.arguments.parsers import with_watch_values
 
 JOBS = "CREATE JOB nightly SCHEDULE = CRON '0 2 * * *' AS 'SELECT 1'; CREATE JOB idle SCHEDULE = NONE AS 'SELECT 2'"
 
@@ -71,7 +71,7 @@ def stopped(process: subprocess.Popen[str]) -> int:
     ],
 )
 def test_a_name_after_watch_is_not_taken_for_its_seconds(words: list[str], expected: list[str]) -> None:
-    assert settled(words) == expected
+    assert with_watch_values(words) == expected
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "1e9"])

@@ -11,12 +11,12 @@ import pytest
 from horae.config import (
     EXTERNAL,
     Configuration,
-    Connection,
+    ConnectionSettings,
     KeySources,
     load_configuration,
     parse_configuration,
 )
-from horae.core.external import ExternalPolicy, Sandbox
+from horae.core.program.policy import ExternalPolicy, Sandbox
 from horae.errors import InvalidConfiguration
 
 WHOLE = """
@@ -211,7 +211,7 @@ def test_the_environment_wins_over_the_file() -> None:
     assert found.external == ExternalPolicy(
         enabled=True, commands=("/bin/a", "/bin/b"), memory=1024**3, open_files=12, processes=None, grace=3.0
     )
-    assert found.connections == {"warehouse": Connection("warehouse", "sqlite:///w.db")}
+    assert found.connections == {"warehouse": ConnectionSettings("warehouse", "sqlite:///w.db")}
     assert found.secrets.older_key_files == ("/a", "/b")
     assert found.scheduler == {"plan_batch": 7, "tee": False, "heartbeat": "2s", "modules": ["mine", "yours"]}
 
@@ -245,7 +245,7 @@ def test_neither_a_connection_nor_a_configuration_shows_a_password() -> None:
     assert "hunter2000@" not in repr(found)
     assert "hunter2001" not in repr(found)
     assert found.connections["warehouse"].shown_url == "postgresql://db.example:5432/dw"
-    assert Connection("x", "sqlite:///a@b.db").shown_url.startswith("sqlite://")
+    assert ConnectionSettings("x", "sqlite:///a@b.db").shown_url.startswith("sqlite://")
 
 
 def test_variables_for_programs_do_not_show_either() -> None:

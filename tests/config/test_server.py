@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from horae.cli.serve import settled
+from horae.cli.commands.serve import server_settings
 from horae.config import (
     Address,
     Configuration,
-    Place,
     ServerSettings,
+    ValueSource,
     load_configuration,
     parse_address,
     parse_configuration,
@@ -22,7 +22,7 @@ from horae.config import (
 )
 from horae.errors import InvalidConfiguration
 
-HERE = Place("the command line", "--http")
+HERE = ValueSource("the command line", "--http")
 NOTHING = {
     "http": None,
     "http_only": None,
@@ -162,7 +162,7 @@ def test_flags_win_over_variables_those_over_the_file_and_that_over_the_defaults
     environment = {"HORAE_SERVER_NODE": "of-variable", "HORAE_SERVER_HTTP": "127.0.0.1:2"}
     configuration = load_configuration(file, environment)
     monkeypatch.delenv("HORAE_STORE", raising=False)
-    settings = settled(flags(http="127.0.0.1:3"), configuration)
+    settings = server_settings(flags(http="127.0.0.1:3"), configuration)
     assert (settings.http.port, settings.node, settings.slots, settings.log_level) == (3, "of-variable", 3, "error")
     assert settings.log_format == "text"
 
@@ -197,11 +197,11 @@ def test_variables_of_others_that_look_alike_are_left_alone() -> None:
 def test_the_store_of_every_command_is_the_servers_unless_it_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HORAE_STORE", "sqlite:///general.db")
     own = Configuration(server=ServerSettings(store="sqlite:///own.db"))
-    assert settled(flags(), Configuration()).store == "sqlite:///general.db"
-    assert settled(flags(), own).store == "sqlite:///own.db"
-    assert settled(flags(store="sqlite:///said.db"), own).store == "sqlite:///said.db"
+    assert server_settings(flags(), Configuration()).store == "sqlite:///general.db"
+    assert server_settings(flags(), own).store == "sqlite:///own.db"
+    assert server_settings(flags(store="sqlite:///said.db"), own).store == "sqlite:///said.db"
 
 
 def test_a_worker_listens_nowhere_whatever_the_file_says() -> None:
-    assert settled(flags(serves=False), Configuration()).http.is_off
-    assert not settled(flags(), Configuration()).http.is_off
+    assert server_settings(flags(serves=False), Configuration()).http.is_off
+    assert not server_settings(flags(), Configuration()).http.is_off

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tools.reference_settings import settings_page
 
-from horae.config.loading import EXTERNAL
+from horae.config.loader import EXTERNAL
 from horae.config.server import ServerSettings, server_keys
-from horae.config.values import Place
-from horae.core.external import ExternalPolicy
+from horae.config.values import ValueSource
+from horae.core.program.policy import ExternalPolicy
 
 SECTIONS: dict[str, tuple[Any, Mapping[str, Any]]] = {
     "Of a server": (ServerSettings, server_keys(Path())),
@@ -48,4 +48,4 @@ def test_every_default_that_is_shown_is_read_back_as_what_it_is(section: str) ->
         if shown == "none":
             assert not defaults[name], key
         else:
-            assert read(written(shown), Place("docs/settings.md", key)) == defaults[name], key
+            assert read(written(shown), ValueSource("docs/settings.md", key)) == defaults[name], key

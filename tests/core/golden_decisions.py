@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from horae.core.constraint import Constraints
-from horae.core.decision import DecisionRequest
-from horae.core.distribution import Distribution
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import DecisionRequest
+from horae.core.window.distribution import Distribution
 
 Mode = Literal["after", "before", "around", "center"]
 Strategy = Literal["stable", "daily", "weekly"]

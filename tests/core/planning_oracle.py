@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from horae.core.decision import decide
-from horae.core.lifecycle import JobState
-from horae.core.occurrence import JobView, Plan
-from horae.core.policy import Bounded, Queue
-from horae.core.schedule import Schedule
+from horae.core.job.policies import Bounded, Queue
+from horae.core.run.due import DueDecision, JobView
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.schedules import Schedule
+from horae.core.window.decision import decide
 
 COVERED = "COVERED"
 """The fate of a slot that a compressed run speaks for."""
@@ -281,7 +281,7 @@ def give_way(other: Other, reason: str, others: list[Other], found: Expected) ->
         found.skipped.add(other.name)
 
 
-def fates(plan: Plan, schedule: Schedule, planned_until: datetime) -> dict[datetime, tuple[str, str | None]]:
+def fates(plan: DueDecision, schedule: Schedule, planned_until: datetime) -> dict[datetime, tuple[str, str | None]]:
     """What a plan says of every slot after `planned_until`, with the rows that stand for many slots spread out.
 
     Fails when a slot is spoken for twice, or when a row's count is not the number of slots it stands for.

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from horae.core.arrival import Arrival, judge_arrival
-from horae.core.interval import Every
-from horae.core.job import Settings
-from horae.core.lifecycle import JobState, RunState
-from horae.core.overlap import ActiveRun, Ending, Overlapping
-from horae.core.policy import Bounded, Queue
-from horae.core.slot import JobView
-from horae.core.window import Window
+from horae.core.job.definition import Settings
+from horae.core.job.policies import Bounded, Queue
+from horae.core.run.arrival import Arrival, judge_arrival
+from horae.core.run.job_view import JobView
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.run.overlap import ActiveRun, Ending, OverlapVerdict
+from horae.core.schedule.interval import Every
+from horae.core.window.window import Window
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOURLY = Every("1h", start=START)
-MISSED = Arrival(Overlapping(RunState.MISSED, "missed"))
+MISSED = Arrival(OverlapVerdict(RunState.MISSED, "missed"))
 
 
 def waiting(hour: int, chosen: int = 10, *, judged: bool = False, state: RunState = RunState.PENDING) -> ActiveRun:
@@ -70,7 +70,7 @@ def test_under_last_it_gives_way_to_a_newer_run_that_waited_too_also_within_its_
     assert judged(older, newer, late=MINUTE, recovery="last") == MISSED
     # Whichever is looked at first.
     first = judge_arrival(Settings(recovery="last"), newer, (older,), older.chosen_time + MINUTE, None)
-    assert first == Arrival(Overlapping(RunState.PENDING, endings=(Ending("run-0", RunState.MISSED, "missed"),)))
+    assert first == Arrival(OverlapVerdict(RunState.PENDING, endings=(Ending("run-0", RunState.MISSED, "missed"),)))
     # One whose time has not come, or that has been judged, is nothing to give way to.
     assert state_of(judged(older, waiting(1, 15), late=MINUTE, recovery="last")) == (RunState.PENDING, False)
     found = judged(older, waiting(1, 5, judged=True), late=MINUTE, recovery="last", overlap="allow")
@@ -81,14 +81,14 @@ def test_runs_whose_windows_chose_the_same_moment_are_not_late_and_give_way_to_n
     older, newer = waiting(0, 65), waiting(1, 5)
     for run, other in ((older, newer), (newer, older)):
         found = judged(run, other, late=timedelta(seconds=1), recovery="last", overlap="allow")
-        assert found == Arrival(Overlapping(RunState.PENDING))
+        assert found == Arrival(OverlapVerdict(RunState.PENDING))
 
 
 def test_bounds_hold_for_it() -> None:
     too_old = judged(waiting(0), late=timedelta(hours=3), recovery=Bounded(max_age="2h"))
-    assert too_old == Arrival(Overlapping(RunState.MISSED, "too old to catch up on"))
+    assert too_old == Arrival(OverlapVerdict(RunState.MISSED, "too old to catch up on"))
     too_many = judged(waiting(0), late=timedelta(hours=2), recovery=Bounded(2))
-    assert too_many == Arrival(Overlapping(RunState.MISSED, "too many to catch up on"))
+    assert too_many == Arrival(OverlapVerdict(RunState.MISSED, "too many to catch up on"))
 
 
 def test_a_missed_run_lines_up_behind_what_is_before_it_whatever_the_overlap() -> None:

@@ -16,9 +16,9 @@ from tests.core.test_occurrence import at
 from tests.tier import examples
 
 from horae import Retry
-from horae.core.attempt import Step, TaskOutcome, TaskView, after_stop, next_step, settle
-from horae.core.job import Settings, effective, parse_settings
-from horae.core.lifecycle import TASK_RUNS, AttemptState, TaskState
+from horae.core.job.definition import Settings, effective, parse_settings
+from horae.core.run.attempt import Step, TaskOutcome, TaskView, after_stop, next_step, settle
+from horae.core.run.lifecycle import TASK_RUNS, AttemptState, TaskState
 from horae.errors import IllegalTransition, InvalidTime
 
 NOW = at("10:00")

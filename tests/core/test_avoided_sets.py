@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from horae import Cron, Window, decide
-from horae.core.allowance import allowed_stretches
-from horae.core.constraint import Constraints
-from horae.core.decision import DecisionRequest
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.jobtable import job_toml, read_job_file
-from horae.core.kronjob import krontab_from_job
-from horae.core.krontab import parse_line
-from horae.core.policy import parse_recovery
-from horae.core.zone import UTC_ZONE
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.job.policies import parse_recovery
+from horae.core.time.zone import UTC_ZONE
+from horae.core.window.allowed_time import allowed_stretches
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import DecisionRequest
 from horae.errors import InvalidConstraint, InvalidDefinition, InvalidPolicy
+from horae.formats.krontab.job import krontab_from_job
+from horae.formats.krontab.parser import parse_line
+from horae.formats.toml.job_file import job_toml, read_job_file
 
 FRIDAY_EVENING = {"dow": "fri", "hours": "18-23"}
 APART = [{"dow": "fri"}, {"hours": "18-23"}]

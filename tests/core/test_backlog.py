@@ -12,7 +12,7 @@ from tests.core.test_occurrence import A_YEAR, HOURLY, MINUTELY, at
 from tests.tier import examples
 
 from horae import Cron, Every, Once, Schedule
-from horae.core.backlog import Backlog
+from horae.core.run.backlog import Backlog
 
 law = settings(derandomize=True, deadline=None, max_examples=examples(150))
 HALF_HOURS = Cron("0,30 * * * *")

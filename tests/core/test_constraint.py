@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core.constraint import KINDS, Constraints
-from horae.core.decision import DecisionRequest, decide
-from horae.core.zone import zone
+from horae.core.time.zone import zone
+from horae.core.window.constraint import KINDS, Constraints
+from horae.core.window.decision import DecisionRequest, decide
 from horae.errors import InvalidConstraint
 
 NOON = "2024-05-15T12:00:00"  # a Wednesday

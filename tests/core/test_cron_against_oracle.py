@@ -33,7 +33,7 @@ from tests.core.test_schedule_samples import (
 from tests.tier import examples
 
 from horae import Cron
-from horae.core.cron import compile_cron
+from horae.core.schedule.cron import compile_cron
 from horae.errors import CronNeverFires, InvalidCron
 
 CHUNKS = examples(16)

@@ -10,9 +10,9 @@ import pytest
 from tests.core.test_occurrence import at, told, view
 
 from horae import Cron, Schedule
-from horae.core.custom import Custom, Schedules, as_schedule
-from horae.core.occurrence import due
-from horae.core.schedule import schedule_from_dict
+from horae.core.run.due import due
+from horae.core.schedule.custom import Custom, ScheduleLike, as_schedule
+from horae.core.schedule.schedules import schedule_from_dict
 from horae.errors import InvalidSchedule, InvalidTime
 
 
@@ -40,7 +40,7 @@ PATH = f"{__name__}:Tides"
 
 def test_an_object_with_the_three_methods_is_wrapped_under_its_import_path() -> None:
     tides = Tides()
-    assert isinstance(tides, Schedules)
+    assert isinstance(tides, ScheduleLike)
     found = as_schedule(tides)
     assert found == Custom(PATH, tides)
     assert str(found) == f"custom {PATH}"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from horae import Cron
-from horae.core.daylight import DaylightEffect, effects
+from horae.core.schedule.clock_changes import DaylightEffect, cron_effects
 from horae.errors import InvalidTime
 
 YEAR_BEGINS = datetime(2025, 1, 1, tzinfo=UTC)
@@ -19,7 +19,7 @@ LORD_HOWE_SPRING = datetime(2025, 10, 4, 15, 30, tzinfo=UTC)
 
 
 def of_the_year(cron: Cron) -> list[DaylightEffect]:
-    return list(effects(cron, YEAR_BEGINS, YEAR_ENDS))
+    return list(cron_effects(cron, YEAR_BEGINS, YEAR_ENDS))
 
 
 def test_a_time_in_the_skipped_hour_is_skipped_or_shifted_as_the_job_says() -> None:
@@ -75,8 +75,8 @@ def test_lord_howe_changes_by_half_an_hour() -> None:
 def test_the_change_itself_lies_after_the_start_and_not_after_the_end() -> None:
     cron = Cron("30 2 * * *", tz="Europe/Berlin")
     second = timedelta(seconds=1)
-    assert list(effects(cron, BERLIN_SPRING, BERLIN_AUTUMN - second)) == []
-    assert [effect.at for effect in effects(cron, BERLIN_SPRING - second, BERLIN_SPRING)] == [BERLIN_SPRING]
+    assert list(cron_effects(cron, BERLIN_SPRING, BERLIN_AUTUMN - second)) == []
+    assert [effect.at for effect in cron_effects(cron, BERLIN_SPRING - second, BERLIN_SPRING)] == [BERLIN_SPRING]
 
 
 @pytest.mark.parametrize("gap", ["skip", "shift"])
@@ -121,4 +121,4 @@ def test_an_effect_is_told_in_words_and_in_plain_values() -> None:
 
 def test_times_without_a_zone_are_refused() -> None:
     with pytest.raises(InvalidTime):
-        list(effects(Cron("30 2 * * *"), YEAR_BEGINS.replace(tzinfo=None), YEAR_ENDS))
+        list(cron_effects(Cron("30 2 * * *"), YEAR_BEGINS.replace(tzinfo=None), YEAR_ENDS))

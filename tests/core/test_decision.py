@@ -18,10 +18,18 @@ from hypothesis import strategies as st
 from tests.core.golden_decisions import NO_CANDIDATE, Mode, Strategy, ask
 from tests.tier import examples
 
-from horae.core.constraint import Constraints
-from horae.core.decision import CORE_VERSION, MAX_ATTEMPTS, ConstraintMeta, DecisionRequest, decide, draws, explain
-from horae.core.distribution import Distribution
-from horae.core.instant import rfc3339
+from horae.core.time.instant import rfc3339
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import (
+    CORE_VERSION,
+    MAX_ATTEMPTS,
+    ConstraintMeta,
+    DecisionRequest,
+    decide,
+    draws,
+    explain,
+)
+from horae.core.window.distribution import Distribution
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
 MODES: tuple[Mode, ...] = ("after", "before", "around", "center")

@@ -14,8 +14,8 @@ from random import getstate, seed, setstate
 import pytest
 from tests.core.test_decision_sample import canonical, decisions, digest, request
 
-from horae.core.decision import DecisionRequest, decide
-from horae.core.distribution import _sampler
+from horae.core.window.decision import DecisionRequest, decide
+from horae.core.window.distribution import _sampler
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 300
@@ -24,7 +24,7 @@ WATCHED = """
 import sys
 from tests.core.test_decision_sample import decisions, request
 asked = [request(number) for number in range(200)]
-from horae.core.decision import decide
+from horae.core.window.decision import decide
 first = [decide(each) for each in asked]
 seen = []
 sys.addaudithook(lambda event, arguments: seen.append(event))

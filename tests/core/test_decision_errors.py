@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from horae.core.constraint import Constraints
-from horae.core.decision import DecisionRequest, decide, explain
-from horae.core.distribution import Distribution
-from horae.core.window import Window
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import DecisionRequest, decide, explain
+from horae.core.window.distribution import Distribution
+from horae.core.window.window import Window
 from horae.errors import (
     HoraeError,
     InvalidConstraint,

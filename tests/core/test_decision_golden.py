@@ -11,8 +11,8 @@ import pytest
 from tests.core.golden_decisions import FROZEN, NO_CANDIDATE, NOON, PUBLISHED, Frozen, Published
 from tests.core.test_decision_oracle import draws, slow_decision
 
-from horae.core.decision import decide, explain
-from horae.core.duration import parse_duration
+from horae.core.time.duration import parse_duration
+from horae.core.window.decision import decide, explain
 
 
 def frozen_by(ending: str) -> Frozen:

@@ -14,9 +14,9 @@ from statistics import NormalDist
 from tests.core.golden_decisions import Mode, Strategy
 from tests.core.oracle import load_zone
 
-from horae.core.constraint import Constraints
-from horae.core.decision import DecisionRequest, decide
-from horae.core.distribution import Distribution
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import DecisionRequest, decide
+from horae.core.window.distribution import Distribution
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REQUESTS = 2_500

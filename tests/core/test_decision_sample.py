@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from tests.core.golden_decisions import Mode, Strategy
 
-from horae.core.constraint import Constraints
-from horae.core.decision import CORE_VERSION, Decision, DecisionRequest, decide
-from horae.core.distribution import Distribution
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import CORE_VERSION, Decision, DecisionRequest, decide
+from horae.core.window.distribution import Distribution
 
 SIZE = 5_000
 DIGESTS = {"1": "c8dfe949ab6e7f152a81b8a45829157864c8ade9509c1b7081aad11ad4239552"}

@@ -12,27 +12,27 @@ from tests.core.test_occurrence import at
 from tests.tier import examples
 
 from horae import Cron, Retry
-from horae.core.attempt import settle
 from horae.core.declarative import (
     HANDLER,
     NAMESPACE,
-    Known,
-    Standing,
+    KnownTask,
+    RegistrationStatus,
+    catch_up_cursor,
     classify,
+    compared_values,
     declared_spec,
     job_name,
-    known_of,
-    owed_after,
     task_name,
 )
-from horae.core.job import JobSpec, Settings, effective, parse_settings
-from horae.core.lifecycle import AttemptState, TaskState
+from horae.core.job.definition import JobSpec, Settings, effective, parse_settings
+from horae.core.run.attempt import settle
+from horae.core.run.lifecycle import AttemptState, TaskState
 from horae.errors import InvalidDuration, InvalidName
 
 HOURLY = "0 * * * *"
 FIVE = timedelta(minutes=5)
-NEW, PRESERVED, OVERRIDDEN = Standing.NEW, Standing.PRESERVED, Standing.OVERRIDDEN
-ORPHANED, ABSENT = Standing.ORPHANED, Standing.ABSENT
+NEW, PRESERVED, OVERRIDDEN = RegistrationStatus.NEW, RegistrationStatus.PRESERVED, RegistrationStatus.OVERRIDDEN
+ORPHANED, ABSENT = RegistrationStatus.ORPHANED, RegistrationStatus.ABSENT
 law = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
 
@@ -44,22 +44,22 @@ def spec(expression: str = HOURLY, delay: timedelta = FIVE, *, tz: str = "UTC") 
     ("registered", "known", "expected"),
     [
         (spec(), None, NEW),
-        (spec(), Known(HOURLY, FIVE), PRESERVED),
-        (spec(tz="Europe/Brussels"), Known(HOURLY, FIVE), PRESERVED),
-        (spec(delay=timedelta(seconds=300)), Known(HOURLY, FIVE), PRESERVED),
-        (spec("1 * * * *"), Known(HOURLY, FIVE), OVERRIDDEN),
-        (spec("00 * * * *"), Known(HOURLY, FIVE), OVERRIDDEN),
-        (spec("0  * * * *"), Known(HOURLY, FIVE), OVERRIDDEN),
-        (spec(delay=timedelta(0)), Known(HOURLY, FIVE), OVERRIDDEN),
-        (spec(delay=FIVE + timedelta(milliseconds=1)), Known(HOURLY, FIVE), OVERRIDDEN),
-        (spec(), Known(HOURLY, FIVE, orphaned=True), ORPHANED),
-        (spec("1 * * * *"), Known(HOURLY, FIVE, orphaned=True), ORPHANED),
-        (None, Known(HOURLY, FIVE), ABSENT),
-        (None, Known(HOURLY, FIVE, orphaned=True), ABSENT),
+        (spec(), KnownTask(HOURLY, FIVE), PRESERVED),
+        (spec(tz="Europe/Brussels"), KnownTask(HOURLY, FIVE), PRESERVED),
+        (spec(delay=timedelta(seconds=300)), KnownTask(HOURLY, FIVE), PRESERVED),
+        (spec("1 * * * *"), KnownTask(HOURLY, FIVE), OVERRIDDEN),
+        (spec("00 * * * *"), KnownTask(HOURLY, FIVE), OVERRIDDEN),
+        (spec("0  * * * *"), KnownTask(HOURLY, FIVE), OVERRIDDEN),
+        (spec(delay=timedelta(0)), KnownTask(HOURLY, FIVE), OVERRIDDEN),
+        (spec(delay=FIVE + timedelta(milliseconds=1)), KnownTask(HOURLY, FIVE), OVERRIDDEN),
+        (spec(), KnownTask(HOURLY, FIVE, orphaned=True), ORPHANED),
+        (spec("1 * * * *"), KnownTask(HOURLY, FIVE, orphaned=True), ORPHANED),
+        (None, KnownTask(HOURLY, FIVE), ABSENT),
+        (None, KnownTask(HOURLY, FIVE, orphaned=True), ABSENT),
     ],
 )
 def test_what_a_registration_is_follows_from_what_the_catalog_has(
-    registered: JobSpec | None, known: Known | None, expected: Standing
+    registered: JobSpec | None, known: KnownTask | None, expected: RegistrationStatus
 ) -> None:
     assert classify(registered, known) is expected
 
@@ -91,10 +91,10 @@ NOW = "10:30:40.500"
     ],
 )
 def test_what_a_task_is_owed_begins_after_its_cursor(
-    standing: Standing, cursor: str | None, attempted: str | None, expected: str
+    standing: RegistrationStatus, cursor: str | None, attempted: str | None, expected: str
 ) -> None:
     times = [None if text is None else at(text) for text in (cursor, attempted)]
-    assert owed_after(standing, times[0], times[1], at(NOW)) == at(expected)
+    assert catch_up_cursor(standing, times[0], times[1], at(NOW)) == at(expected)
 
 
 minutes = st.integers(-10_000, 0).map(lambda back: at(NOW) + timedelta(seconds=back))
@@ -103,10 +103,10 @@ minutes = st.integers(-10_000, 0).map(lambda back: at(NOW) + timedelta(seconds=b
 @law
 @given(st.sampled_from([PRESERVED, OVERRIDDEN, ORPHANED]), minutes, st.none() | minutes)
 def test_a_cursor_never_goes_back_and_stands_on_whole_seconds(
-    standing: Standing, cursor: datetime, attempted: datetime | None
+    standing: RegistrationStatus, cursor: datetime, attempted: datetime | None
 ) -> None:
     floored = cursor.replace(microsecond=0)
-    found = owed_after(standing, floored, attempted, at(NOW))
+    found = catch_up_cursor(standing, floored, attempted, at(NOW))
     assert found >= floored
     assert found.microsecond == 0
     assert found <= at(NOW)
@@ -131,7 +131,7 @@ def test_a_task_is_named_by_its_job_and_back() -> None:
 def test_what_registrations_are_compared_by_survives_being_written_down(delay: timedelta) -> None:
     made = spec("0,30  9 * * 1-5", delay)
     again = JobSpec.from_dict(json.loads(json.dumps(made.to_dict())))
-    assert known_of(again) == known_of(made) == ("0,30  9 * * 1-5", delay)
+    assert compared_values(again) == compared_values(made) == ("0,30  9 * * 1-5", delay)
     assert again == made
 
 

@@ -13,7 +13,7 @@ from tests.core.test_occurrence import HOURLY, at
 from tests.tier import examples
 
 from horae import Cron, Every, Once
-from horae.core.dependency import (
+from horae.core.job.dependencies import (
     DependencyWindow,
     check_graph,
     dependency_window,
@@ -21,7 +21,7 @@ from horae.core.dependency import (
     judge,
     unmet,
 )
-from horae.core.lifecycle import RunState
+from horae.core.run.lifecycle import RunState
 from horae.errors import DependencyCycle, InvalidDefinition, InvalidTime
 
 law = settings(derandomize=True, deadline=None, max_examples=examples(200))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from horae.core.job import DEEPEST, JobSpec, TaskSpec, check_depth, job_not_found
+from horae.core.job.definition import DEEPEST, JobSpec, TaskSpec, check_depth, job_not_found
 from horae.errors import InvalidDefinition
 
 

@@ -9,10 +9,10 @@ import pytest
 from tests.core.test_occurrence import HOURLY, at
 
 from horae import Cron, Once, Retry, Schedule
-from horae.core.diff import Change, diff_definitions
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import JobState
-from horae.core.update import Update
+from horae.core.change.diff import DefinitionChange, diff_definitions
+from horae.core.change.update_policy import Update
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import JobState
 from horae.errors import InvalidPolicy, InvalidTime
 
 EVEN = Cron("0 */2 * * *")
@@ -73,7 +73,7 @@ def spec(**changes: Any) -> JobSpec:
     return JobSpec(**(given_parts | changes))
 
 
-def paths(changes: tuple[Change, ...]) -> list[str]:
+def paths(changes: tuple[DefinitionChange, ...]) -> list[str]:
     return [change.path for change in changes]
 
 
@@ -113,7 +113,7 @@ def test_every_part_that_differs_is_named_by_its_path(changes: dict[str, Any], e
 def test_a_change_shows_both_sides() -> None:
     (change,) = diff_definitions(spec(), spec(settings={"retry": Retry(4, "1m")}))
     before, after = {"max_retries": 3, "interval": "30s"}, {"max_retries": 4, "interval": "1m"}
-    assert change == Change("settings.retry", before, after)
+    assert change == DefinitionChange("settings.retry", before, after)
 
 
 def test_a_setting_that_is_none_differs_from_one_that_is_not_set() -> None:

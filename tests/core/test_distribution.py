@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.core.golden_decisions import Mode
 from tests.tier import examples
 
-from horae.core.decision import DecisionRequest
-from horae.core.distribution import DISTRIBUTIONS, Distribution, check, normal_quantile, sampler
-from horae.core.window import Window
+from horae.core.window.decision import DecisionRequest
+from horae.core.window.distribution import DISTRIBUTIONS, Distribution, check, normal_quantile, sampler
+from horae.core.window.window import Window
 from horae.errors import InvalidDistribution
 
 LOWEST, HIGHEST = 0.0, 1 - 2.0**-53

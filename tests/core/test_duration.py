@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core.duration import format_duration, parse_duration, whole_seconds
+from horae.core.time.duration import format_duration, parse_duration, whole_seconds
 from horae.errors import InvalidDuration
 
 LONGEST = timedelta(days=366 * 1000)

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core.environment import FREE, LOADERS, checked_pattern, denial, handed_on
+from horae.core.program.environment import (
+    CODE_LOADING_NAMES,
+    SETTABLE_BY_JOBS,
+    checked_pattern,
+    denial,
+    inherited_names,
+)
 from horae.errors import InvalidDefinition
 
 # As text: a name a line would take 150 lines.
@@ -34,10 +40,10 @@ def test_what_loads_code_is_allowed_by_its_very_name_alone(name: str) -> None:
         assert refused is not None, listed
         assert name in refused.message
         assert "[external]" in refused.hint
-        assert handed_on([name], listed) == []
+        assert inherited_names([name], listed) == []
     assert denial(name, "x", (name,)) is None
     assert denial(name, "x", (), (name,)) is None
-    assert handed_on([name], (name,)) == [name]
+    assert inherited_names([name], (name,)) == [name]
 
 
 @given(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True))
@@ -74,8 +80,8 @@ def test_a_value_that_could_name_a_file_to_the_c_library_is_refused_and_not_told
 
 
 def test_nothing_that_every_job_may_set_is_among_what_loads_code() -> None:
-    assert all(denial(each.replace("*", "A"), "x", ()) is None for each in FREE)
-    assert not set(FREE) & set(LOADERS)
+    assert all(denial(each.replace("*", "A"), "x", ()) is None for each in SETTABLE_BY_JOBS)
+    assert not set(SETTABLE_BY_JOBS) & set(CODE_LOADING_NAMES)
 
 
 @pytest.mark.parametrize("pattern", ["*", "*_A", "", "1*", "A?", "A[B]", "A B", "HORAE_*", "HORAE_MASTER_KEY", 7, None])
@@ -88,4 +94,4 @@ def test_a_pattern_allows_what_begins_as_it_does() -> None:
     assert denial("APP_MODE", "x", ("APP_*",)) is None
     assert denial("APPLE", "x", ("APP_*",)) is not None
     assert denial("app_mode", "x", ("APP_*",)) is not None
-    assert handed_on(["APP_A", "APPLE", "B"], ("APP_*", "B")) == ["APP_A", "B"]
+    assert inherited_names(["APP_A", "APPLE", "B"], ("APP_*", "B")) == ["APP_A", "B"]

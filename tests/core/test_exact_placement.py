@@ -12,14 +12,14 @@ from tests.core.oracle import load_zone
 from tests.core.test_decision_oracle import EPOCH, Clauses, allowed, any_distribution, any_request, draws, window
 
 from horae import Cron, Every, Window
-from horae.core.allowance import allowed_stretches, seconds_in
-from horae.core.chance import odds_of, room_of
-from horae.core.constraint import Constraints
-from horae.core.decision import NO_SECOND, DecisionRequest, bounds_of, decide, explain
-from horae.core.distribution import Distribution, likelihood, sampler
-from horae.core.krontab import parse_line
-from horae.core.zone import zone
+from horae.core.time.zone import zone
+from horae.core.window.allowed_time import allowed_stretches, seconds_in
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import NO_SECOND, DecisionRequest, bounds_of, decide, explain
+from horae.core.window.distribution import Distribution, likelihood, sampler
+from horae.core.window.probability import odds_of, room_of
 from horae.errors import InvalidKrontab, InvalidWindow
+from horae.formats.krontab.parser import parse_line
 
 NIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 NARROW = {"between": "03:00-03:10"}

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core.external import FORMER_NAMESPACES, ExternalPolicy, Sandbox, formerly
-from horae.core.size import parse_size
+from horae.core.program.policy import FORMER_NAMESPACES, ExternalPolicy, Sandbox, sandbox_from_namespaces
+from horae.core.program.size import parse_size
 from horae.errors import InvalidConfiguration
 
 
@@ -24,8 +24,8 @@ def test_by_default_nothing_may_be_started_and_everything_is_limited() -> None:
 
 def test_programs_are_sandboxed_by_default_and_what_namespaces_said_is_understood_the_same_everywhere() -> None:
     assert ExternalPolicy().sandbox is Sandbox.NAMESPACES
-    assert [formerly(each, None) for each in FORMER_NAMESPACES] == ["namespaces", "namespaces", "none"]
-    assert formerly("never", "jobs") is Sandbox.USER
+    assert [sandbox_from_namespaces(each, None) for each in FORMER_NAMESPACES] == ["namespaces", "namespaces", "none"]
+    assert sandbox_from_namespaces("never", "jobs") is Sandbox.USER
 
 
 @pytest.mark.parametrize(

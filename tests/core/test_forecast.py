@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core.forecast import FEW, Walks, look_ahead
-from horae.core.interval import Every
-from horae.core.job import effective
-from horae.core.lifecycle import JobState, RunState
-from horae.core.overlap import ActiveRun
-from horae.core.owing import owed
-from horae.core.prospect import Prospect, changed_view
-from horae.core.schedule import Cron, Once, Schedule
-from horae.core.slot import JobView, decided_slot
-from horae.core.update import IMMEDIATE, Update, parse_update
-from horae.core.window import Window
+from horae.core.change.changed_job import ChangedJob, changed_view
+from horae.core.change.forecast import FEW, SlotCache, forecast_jobs
+from horae.core.change.update_policy import IMMEDIATE, Update, parse_update
+from horae.core.job.definition import effective
+from horae.core.run.job_view import JobView, decided_slot
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.run.overlap import ActiveRun
+from horae.core.run.unserved import unserved_slots
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron, Once, Schedule
+from horae.core.window.window import Window
 
 NOW = datetime(2027, 3, 1, 9, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -55,8 +55,8 @@ def test_every_slot_is_kept_moved_added_or_removed_as_its_two_starts_say(
     before = view(Cron(old), window=was)
     update = parse_update(policy)
     after = changed(before, Cron(new), update, state=state, window=will)
-    prospect = Prospect("job", before, after, update.reaches(NOW))
-    seen = look_ahead([prospect], NOW, NOW + DAY).forecasts["job"]
+    prospect = ChangedJob("job", before, after, update.reaches(NOW))
+    seen = forecast_jobs([prospect], NOW, NOW + DAY).forecasts["job"]
     first, last = starts(before, NOW + DAY), starts(after, NOW + DAY)
     # A window before the slot may have started it already: the cursor stands at now here, so nothing has.
     assert seen.added == len(last.keys() - first.keys())
@@ -85,13 +85,13 @@ def test_what_a_window_has_started_before_its_time_is_not_compared() -> None:
     begun = JobView("job", schedule, effective({"window": Window.before("2h")}), slot)
     assert decided_slot(begun, slot).chosen <= NOW
     after = changed(begun, Cron("7 * * * *"))
-    seen = look_ahead([Prospect("job", begun, after)], NOW, NOW + timedelta(minutes=30)).forecasts["job"]
+    seen = forecast_jobs([ChangedJob("job", begun, after)], NOW, NOW + timedelta(minutes=30)).forecasts["job"]
     assert (seen.added, seen.removed, seen.moved, seen.kept) == (1, 0, 0, 0)
 
 
 def test_a_slot_that_no_moment_will_do_for_is_counted_apart() -> None:
     barred = changed(None, Cron("0 12 * * *"), window=Window.after("1h", only={"hours": 3}))
-    seen = look_ahead([Prospect("job", None, barred)], NOW, NOW + 3 * DAY).forecasts["job"]
+    seen = forecast_jobs([ChangedJob("job", None, barred)], NOW, NOW + 3 * DAY).forecasts["job"]
     assert (seen.starts, seen.unschedulable, seen.next_after) == (0, 3, None)
 
 
@@ -102,50 +102,52 @@ def test_runs_born_beyond_the_reach_of_a_change_stay_and_no_others_come_among_th
     before = replace(view(Cron("0 * * * *"), window=window), planned_until=hours[-1], active=born)
     update = Update("windowed", horizon="2h")
     after = changed(before, Cron("30 * * * *"), update, window=window)
-    job = Prospect("job", before, after, update.reaches(NOW))
-    found = [slot for slot, _ in Walks(NOW, NOW + timedelta(hours=7)).starts(after, job.stays)]  # type: ignore[arg-type]  # it has a schedule
+    job = ChangedJob("job", before, after, update.reaches(NOW))
+    found = [slot for slot, _ in SlotCache(NOW, NOW + timedelta(hours=7)).starts(after, job.stays)]  # type: ignore[arg-type]  # it has a schedule
     half = timedelta(minutes=30)
     assert found == [NOW + half, hours[0] + half, *hours[2:], hours[4] + half, hours[4] + 3 * half]
     assert job.unborn() == [hours[1] + half, hours[2] + half, hours[3] + half]
-    seen = look_ahead([job], NOW, NOW + timedelta(hours=7))
+    seen = forecast_jobs([job], NOW, NOW + timedelta(hours=7))
     assert (seen.forecasts["job"].added, seen.forecasts["job"].kept) == (4, 3)
 
 
 def test_where_a_side_has_nothing_its_next_slot_is_told() -> None:
     before = view(Cron("0 0 1 5 *"))
-    seen = look_ahead([Prospect("job", before, changed(before, Cron("0 0 2 5 *")))], NOW, NOW + DAY).forecasts["job"]
+    seen = forecast_jobs([ChangedJob("job", before, changed(before, Cron("0 0 2 5 *")))], NOW, NOW + DAY).forecasts[
+        "job"
+    ]
     assert (str(seen.next_before), str(seen.next_after)) == ("2027-05-01 00:00:00+00:00", "2027-05-02 00:00:00+00:00")
     paused = replace(view(Cron("0 * * * *"), JobState.PAUSED), paused_until=NOW + 3 * DAY)
-    gone = look_ahead([Prospect("job", paused, None)], NOW, NOW + DAY).forecasts["job"]
+    gone = forecast_jobs([ChangedJob("job", paused, None)], NOW, NOW + DAY).forecasts["job"]
     assert (gone.next_before, gone.next_after) == (NOW + 3 * DAY, None)
 
 
 def test_a_pause_that_ends_lets_later_slots_run_and_one_without_end_none() -> None:
     paused = JobView("job", Cron("0 * * * *"), effective({}), NOW, JobState.PAUSED, NOW + timedelta(hours=5))
-    seen = look_ahead([Prospect("job", paused, None)], NOW, NOW + timedelta(hours=8)).forecasts["job"]
+    seen = forecast_jobs([ChangedJob("job", paused, None)], NOW, NOW + timedelta(hours=8)).forecasts["job"]
     assert [each.slot.hour for each in seen.first_removed] == [14, 15, 16, 17]
     endless = JobView("job", Cron("0 * * * *"), effective({}), NOW, JobState.PAUSED)
-    assert look_ahead([Prospect("job", endless, None)], NOW, NOW + DAY).forecasts["job"].removed == 0
+    assert forecast_jobs([ChangedJob("job", endless, None)], NOW, NOW + DAY).forecasts["job"].removed == 0
 
 
 def test_the_load_is_of_all_jobs_and_jobs_that_stay_are_on_both_sides() -> None:
     stays = [view(Cron("0 * * * *")) for _ in range(3)]
-    prospects = [Prospect(f"stays-{place}", each, each, seconds=90) for place, each in enumerate(stays)]
+    prospects = [ChangedJob(f"stays-{place}", each, each, seconds=90) for place, each in enumerate(stays)]
     moving = view(Cron("0 * * * *"))
-    prospects.append(Prospect("job", moving, changed(moving, Cron("30 * * * *")), seconds=90))
-    outlook = look_ahead(prospects, NOW, NOW + timedelta(hours=4))
+    prospects.append(ChangedJob("job", moving, changed(moving, Cron("30 * * * *")), seconds=90))
+    outlook = forecast_jobs(prospects, NOW, NOW + timedelta(hours=4))
     assert (outlook.before.peak, outlook.before.busiest, outlook.before.starts) == (4, 4, 16)
     assert (outlook.after.peak, outlook.after.busiest, outlook.after.starts) == (3, 3, 16)
     assert outlook.before.busiest_at == NOW + timedelta(hours=1)
     slow = view(Every("1m").anchored(NOW), overlap="skip")
-    met = look_ahead([Prospect("slow", slow, slow, seconds=150)], NOW, NOW + timedelta(minutes=9))
+    met = forecast_jobs([ChangedJob("slow", slow, slow, seconds=150)], NOW, NOW + timedelta(minutes=9))
     assert (met.before.overlaps, met.before.peak) == (6, 1)
 
 
 def test_where_there_is_too_much_to_look_at_the_answer_says_how_far_it_was_looked_at() -> None:
     busy = [view(Every(f"{seconds}s").anchored(NOW)) for seconds in range(1, 30)]
-    prospects = [Prospect(f"job-{place}", each, None) for place, each in enumerate(busy)]
-    outlook = look_ahead(prospects, NOW, NOW + DAY, effort=10_000)
+    prospects = [ChangedJob(f"job-{place}", each, None) for place, each in enumerate(busy)]
+    outlook = forecast_jobs(prospects, NOW, NOW + DAY, effort=10_000)
     assert NOW < outlook.until < NOW + DAY
     assert NOW < outlook.load_until < NOW + DAY
     every = outlook.forecasts["job-0"]
@@ -162,7 +164,7 @@ def test_windows_with_times_to_keep_off_are_looked_at_less_far_for_they_take_lon
     ends = []
     for window in windows:
         hourly = changed(None, Cron("0 * * * *"), window=window)
-        ends.append(look_ahead([Prospect("job", None, hourly)], NOW, NOW + 3650 * DAY, effort=10_000).until)
+        ends.append(forecast_jobs([ChangedJob("job", None, hourly)], NOW, NOW + 3650 * DAY, effort=10_000).until)
     assert ends == sorted(ends, reverse=True)
     assert len(set(ends)) == 4
     assert ends[-1] <= NOW + timedelta(hours=100)
@@ -182,7 +184,7 @@ class Broken:
 def test_a_schedule_that_raises_is_named_and_hides_no_other_job() -> None:
     broken = JobView("broken", Cron("0 * * * *") | Broken(), effective({}), NOW)
     fine = view(Cron("0 * * * *"))
-    outlook = look_ahead([Prospect("broken", broken, None), Prospect("job", fine, None)], NOW, NOW + DAY)
+    outlook = forecast_jobs([ChangedJob("broken", broken, None), ChangedJob("job", fine, None)], NOW, NOW + DAY)
     assert outlook.unasked == {"broken": "no calendar today"}
     assert outlook.forecasts["job"].removed == 24
     assert outlook.before.starts == 24
@@ -191,12 +193,12 @@ def test_a_schedule_that_raises_is_named_and_hides_no_other_job() -> None:
 def test_what_is_owed_is_counted_with_the_runs_that_catch_up_on_it() -> None:
     behind = NOW - timedelta(hours=5)
     hourly = JobView("job", Cron("30 * * * *"), effective({"recovery": "last"}), behind)
-    found = owed(hourly, NOW)
+    found = unserved_slots(hourly, NOW)
     assert found is not None
     assert (found.missed, found.runs, found.strategy, found.more) == (5, 1, "last", False)
-    assert owed(view(Cron("0 * * * *")), NOW) is None
+    assert unserved_slots(view(Cron("0 * * * *")), NOW) is None
     late = JobView("once", Once(NOW - DAY), effective({}), NOW - 2 * DAY, first_seen=True)
-    passed = owed(late, NOW)
+    passed = unserved_slots(late, NOW)
     assert passed is not None
     assert (passed.missed, passed.runs, passed.strategy) == (1, 0, "none")
 
@@ -210,7 +212,7 @@ def test_a_run_that_waits_in_a_window_after_its_time_is_foretold_on_both_sides()
     until = NOW + timedelta(minutes=49)
 
     def told(after: JobView | None) -> tuple[int, int, int, int]:
-        found = look_ahead([Prospect("a", before, after)], NOW, until).forecasts["a"]
+        found = forecast_jobs([ChangedJob("a", before, after)], NOW, until).forecasts["a"]
         return found.added, found.removed, found.moved, found.kept
 
     other = Every("1h", start=slot + timedelta(minutes=45))
@@ -218,7 +220,7 @@ def test_a_run_that_waits_in_a_window_after_its_time_is_foretold_on_both_sides()
     assert told(gone) == (1, 1, 0, 0)
     at_once = changed_view(before, "a", every, view(every).settings, JobState.ENABLED, NOW, Update())
     assert at_once is not None
-    assert dict(Walks(NOW, until).starts(at_once)) == {slot: NOW}
+    assert dict(SlotCache(NOW, until).starts(at_once)) == {slot: NOW}
     assert told(at_once) == (0, 0, 1, 0)
     stays = changed_view(before, "a", every, replace(before.settings, deadline=None), JobState.ENABLED, NOW, Update())
     assert told(stays) == (0, 0, 0, 1)

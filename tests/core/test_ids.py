@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core.ids import (
+from horae.core.job.ids import (
     ATTEMPT,
     RUN,
     TASK_RUN,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.tier import examples
 
 from horae import Bounded, Constraints, Cron, Distribution, Every, Iso8601, Once, Queue, Retry, Schedule, Window
-from horae.core import ids
-from horae.core.job import (
+from horae.core.job import ids
+from horae.core.job.definition import (
     DEFAULTS,
     TASK_SETTINGS,
     JobSpec,
@@ -24,8 +24,8 @@ from horae.core.job import (
     parse_settings,
     settings_from_dict,
 )
-from horae.core.lifecycle import JobState
-from horae.core.policy import NO_RETRY
+from horae.core.job.policies import NO_RETRY
+from horae.core.run.lifecycle import JobState
 from horae.errors import InvalidDefinition, InvalidDuration, InvalidInput, InvalidName, InvalidPolicy, InvalidSchedule
 
 HOURLY = Cron("0 * * * *")

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from horae import Cron, Every, Iso8601, Once, Queue, Retry, Window
-from horae.core.distribution import Distribution
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.jobtable import job_file_toml, job_table, job_toml, read_job_file, read_job_table
-from horae.core.lifecycle import JobState
-from horae.core.policy import NO_RETRY, Bounded
-from horae.core.schedule import Union
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.job.policies import NO_RETRY, Bounded
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.schedules import Union
+from horae.core.window.distribution import Distribution
 from horae.errors import InvalidDefinition
+from horae.formats.toml.job_file import job_file_toml, job_table, job_toml, read_job_file, read_job_table
 
 EVE = datetime(2026, 12, 24, 18, tzinfo=UTC)
 

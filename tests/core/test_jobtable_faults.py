@@ -8,10 +8,10 @@ import tracemalloc
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
 
-from horae.core.jobkeys import FILE
-from horae.core.jobtable import JOB_FILE_SCHEMA, check_job_file, read_job_file, read_job_table
-from horae.core.shape import Fault
+from horae.core.shape import ShapeFault
 from horae.errors import InvalidCron, InvalidJobFile
+from horae.formats.toml.job_file import JOB_FILE_SCHEMA, check_job_file, read_job_file, read_job_table
+from horae.formats.toml.keys import FILE
 
 SQL = '[jobs.a]\nsql = "x"\n'
 COMMAND = '[jobs.a]\nevery = 9\ncommand = "x"\n'
@@ -238,7 +238,7 @@ def test_the_schema_refuses_what_is_refused_for_its_shape() -> None:
         fault = None
         try:
             FILE.refuse(data, ())
-        except Fault as found:
+        except ShapeFault as found:
             fault = found
         if fault is not None and fault.of_shape:
             assert not validator.is_valid(data), text

@@ -9,14 +9,15 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
-from tests.ddl.drawn import JSON, NAMES, SETTINGS, jobs, some
+from tests.formats.drawn import JSON, NAMES, SETTINGS, jobs, some
 from tests.tier import examples
 
-from horae.core.custom import Custom
-from horae.core.dependency import find_cycle
-from horae.core.job import JobSpec, parse_settings
-from horae.core.jobkeys import FILE, JOB
-from horae.core.jobtable import (
+from horae.core.job.definition import JobSpec, parse_settings
+from horae.core.job.dependencies import find_cycle
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.custom import Custom
+from horae.core.shape import ShapeFault
+from horae.formats.toml.job_file import (
     JOB_FILE_SCHEMA,
     JobFile,
     job_file_toml,
@@ -25,8 +26,7 @@ from horae.core.jobtable import (
     read_job_file,
     read_job_table,
 )
-from horae.core.lifecycle import JobState
-from horae.core.shape import Fault
+from horae.formats.toml.keys import FILE, JOB
 
 VALIDATOR = Draft202012Validator(dict(JOB_FILE_SCHEMA))
 JOB_VALIDATOR = Draft202012Validator(JOB.schema())
@@ -142,7 +142,7 @@ def test_what_the_reader_refuses_for_its_shape_the_schema_refuses_and_nothing_el
     try:
         JOB.refuse(table, ())
         refused = None
-    except Fault as fault:
+    except ShapeFault as fault:
         refused = fault
     is_valid = JOB_VALIDATOR.is_valid(plain(table))
     if refused is None or not refused.of_shape:

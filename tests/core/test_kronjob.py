@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from horae.core.interval import Every
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.kronjob import job_from_krontab, krontab_from_job
-from horae.core.krontab import KrontabJob, parse_line
-from horae.core.lifecycle import JobState
-from horae.core.schedule import Cron
-from horae.core.window import Window
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron
+from horae.core.window.window import Window
 from horae.errors import InvalidDefinition
+from horae.formats.krontab.job import job_from_krontab, krontab_from_job
+from horae.formats.krontab.parser import KrontabJob, parse_line
 
 PLAIN = "0 3 * * * name=backup command=/usr/bin/backup"
 FULL = (

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from horae import Cron
-from horae.core.constraint import Constraints
-from horae.core.distribution import Distribution
-from horae.core.krontab import KrontabJob, KrontabLine, find_job, parse_file, parse_line
-from horae.core.window import Window
+from horae.core.window.constraint import Constraints
+from horae.core.window.distribution import Distribution
+from horae.core.window.window import Window
 from horae.errors import InvalidKrontab, JobNotFound
+from horae.formats.krontab.parser import KrontabJob, KrontabLine, find_job, parse_file, parse_line
 
 FULL = (
     "30 2 * * mon-fri @tz(Europe/Berlin) @win(around,90m) @dist(normal,mu=mid,sigma=10m) "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from horae.core.krontab import parse_file, parse_line
-from horae.core.krontext import LONGEST_LINE
 from horae.errors import InvalidKrontab
+from horae.formats.krontab.parser import parse_file, parse_line
+from horae.formats.krontab.tokens import LONGEST_LINE
 
 BAD = [
     # The cron expression.

@@ -14,12 +14,12 @@ from tests.core.test_krontab import FULL, line
 from tests.tier import examples
 
 from horae import Cron
-from horae.core.constraint import Constraints
-from horae.core.decision import LONGEST_EXACT
-from horae.core.distribution import Distribution
-from horae.core.krontab import KrontabJob, parse_file, parse_line
-from horae.core.window import Window
+from horae.core.window.constraint import Constraints
+from horae.core.window.decision import LONGEST_EXACT
+from horae.core.window.distribution import Distribution
+from horae.core.window.window import Window
 from horae.errors import InvalidKrontab
+from horae.formats.krontab.parser import KrontabJob, parse_file, parse_line
 
 thorough = settings(derandomize=True, deadline=None, max_examples=examples(150))
 

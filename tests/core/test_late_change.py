@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from horae.core.job import Settings
-from horae.core.late_change import PROMPT, is_attended, left_unserved
-from horae.core.lifecycle import RunState
-from horae.core.occurrence import due
-from horae.core.schedule import Cron
-from horae.core.slot import JobView
+from horae.core.change.late_change import PROMPT, is_attended, left_unserved
+from horae.core.job.definition import Settings
+from horae.core.run.due import due
+from horae.core.run.job_view import JobView
+from horae.core.run.lifecycle import RunState
+from horae.core.schedule.schedules import Cron
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

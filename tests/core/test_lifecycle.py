@@ -7,7 +7,7 @@ from itertools import chain, product
 
 import pytest
 
-from horae.core.lifecycle import (
+from horae.core.run.lifecycle import (
     ATTEMPTS,
     FAILURES,
     MACHINES,
@@ -15,8 +15,8 @@ from horae.core.lifecycle import (
     TASK_RUNS,
     AttemptState,
     JobState,
-    Machine,
     RunState,
+    StateMachine,
     TaskState,
     fold,
 )
@@ -58,7 +58,7 @@ ATTEMPT_MOVES = {
     "CANCELLED": set(),
     "LOST": set(),
 }
-EXPECTED: tuple[tuple[Machine, set[str], dict[str, set[str]]], ...] = (
+EXPECTED: tuple[tuple[StateMachine, set[str], dict[str, set[str]]], ...] = (
     (RUNS, RUN_BIRTHS, RUN_MOVES),
     (TASK_RUNS, TASK_BIRTHS, TASK_MOVES),
     (ATTEMPTS, ATTEMPT_BIRTHS, ATTEMPT_MOVES),
@@ -69,7 +69,7 @@ each_machine = pytest.mark.parametrize(
 )
 
 
-def every_pair() -> Iterator[tuple[Machine, str | None, str, bool]]:
+def every_pair() -> Iterator[tuple[StateMachine, str | None, str, bool]]:
     for machine, births, moves in EXPECTED:
         for after in moves:
             yield machine, None, after, after in births
@@ -82,7 +82,7 @@ LEGAL = [(machine, before, after) for machine, before, after, legal in PAIRS if 
 ILLEGAL = [(machine, before, after) for machine, before, after, legal in PAIRS if not legal]
 
 
-def named(pairs: list[tuple[Machine, str | None, str]]) -> list[str]:
+def named(pairs: list[tuple[StateMachine, str | None, str]]) -> list[str]:
     return [f"{machine.name}: {before or 'birth'} to {after}" for machine, before, after in pairs]
 
 
@@ -104,14 +104,14 @@ def test_a_job_is_enabled_paused_or_disabled() -> None:
 
 
 @pytest.mark.parametrize(("machine", "before", "after"), LEGAL, ids=named(LEGAL))
-def test_a_move_in_the_table_is_allowed(machine: Machine, before: str | None, after: str) -> None:
+def test_a_move_in_the_table_is_allowed(machine: StateMachine, before: str | None, after: str) -> None:
     assert machine.allows(before, after)
     machine.check(before, after)
 
 
 @pytest.mark.parametrize(("machine", "before", "after"), ILLEGAL, ids=named(ILLEGAL))
 def test_a_move_outside_the_table_is_refused_and_changes_nothing(
-    machine: Machine, before: str | None, after: str
+    machine: StateMachine, before: str | None, after: str
 ) -> None:
     table = {state: set(onward) for state, onward in machine.moves.items()}
     assert not machine.allows(before, after)
@@ -123,7 +123,7 @@ def test_a_move_outside_the_table_is_refused_and_changes_nothing(
 
 @each_machine
 def test_the_whole_table_is_the_one_written_here(
-    machine: Machine, births: set[str], moves: dict[str, set[str]]
+    machine: StateMachine, births: set[str], moves: dict[str, set[str]]
 ) -> None:
     assert set(machine.births) == births
     assert {state: set(onward) for state, onward in machine.moves.items()} == moves
@@ -131,7 +131,7 @@ def test_the_whole_table_is_the_one_written_here(
 
 @each_machine
 def test_terminal_states_are_exactly_those_without_moves(
-    machine: Machine, births: set[str], moves: dict[str, set[str]]
+    machine: StateMachine, births: set[str], moves: dict[str, set[str]]
 ) -> None:
     assert machine.terminal == {state for state, onward in moves.items() if not onward}
     for state in machine.terminal:
@@ -142,7 +142,7 @@ def test_terminal_states_are_exactly_those_without_moves(
 
 @each_machine
 def test_every_state_can_be_reached_and_every_row_can_end(
-    machine: Machine, births: set[str], moves: dict[str, set[str]]
+    machine: StateMachine, births: set[str], moves: dict[str, set[str]]
 ) -> None:
     def reached(begin: set[str]) -> set[str]:
         found, fringe = set(begin), list(begin)
@@ -158,7 +158,7 @@ def test_every_state_can_be_reached_and_every_row_can_end(
 
 @each_machine
 def test_a_state_that_does_not_exist_has_no_moves(
-    machine: Machine, births: set[str], moves: dict[str, set[str]]
+    machine: StateMachine, births: set[str], moves: dict[str, set[str]]
 ) -> None:
     for before, after in ((None, "DONE"), ("PENDING", "DONE"), ("DONE", "PENDING"), ("PENDING", "pending")):
         assert not machine.allows(before, after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from horae.core.likeness import normal, resembled
+from horae.core.reserved_names import normal, similar_name
 
 RESERVED = ("horae", "keeper", "local", "system")
 ALIKE = {
@@ -26,11 +26,11 @@ ALIKE = {
 
 @pytest.mark.parametrize(("reserved", "name"), [(reserved, name) for reserved in ALIKE for name in ALIKE[reserved]])
 def test_a_name_drawn_like_a_reserved_one_is_told_whatever_script_its_letters_are_of(reserved: str, name: str) -> None:
-    assert resembled(name, RESERVED) == reserved
+    assert similar_name(name, RESERVED) == reserved
 
 
 def test_so_is_one_that_is_written_in_another_script_altogether() -> None:
-    assert resembled("\u13de\u13be\u13df\u13aa\u13de", RESERVED) == "local"
+    assert similar_name("\u13de\u13be\u13df\u13aa\u13de", RESERVED) == "local"
 
 
 @pytest.mark.parametrize(
@@ -48,5 +48,5 @@ def test_so_is_one_that_is_written_in_another_script_altogether() -> None:
     ],
 )
 def test_names_of_people_look_like_none_and_stay_as_they_are(name: str) -> None:
-    assert resembled(name, RESERVED) is None
+    assert similar_name(name, RESERVED) is None
     assert normal(name) == name

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from horae.core.lint import Finding, lint
 from horae.errors import HoraeError
+from horae.formats.krontab.lint import LintFinding, lint
 
 NOW = datetime(2024, 1, 15, tzinfo=UTC)
 
@@ -168,7 +168,7 @@ def test_a_clean_file_has_no_findings() -> None:
 
 
 def test_a_finding_as_a_dict_leaves_out_what_it_lacks() -> None:
-    finding = Finding("jobs", 1, 1, "warning", "either-day", "a: runs")
+    finding = LintFinding("jobs", 1, 1, "warning", "either-day", "a: runs")
     assert finding.to_dict() == {
         "file": "jobs",
         "line": 1,
@@ -177,7 +177,7 @@ def test_a_finding_as_a_dict_leaves_out_what_it_lacks() -> None:
         "code": "either-day",
         "message": "a: runs",
     }
-    hinted = Finding("jobs", 1, 1, "error", "invalid_krontab", "oops", "Do this.")
+    hinted = LintFinding("jobs", 1, 1, "error", "invalid_krontab", "oops", "Do this.")
     assert json.loads(json.dumps(hinted.to_dict()))["hint"] == "Do this."
 
 

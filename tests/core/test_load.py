@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core.load import Gauge, stretches
-from horae.core.policy import Queue
+from horae.core.change.load import LoadCounter, run_intervals
+from horae.core.job.policies import Queue
 
 BEGIN = datetime(2027, 3, 1, tzinfo=UTC)
 law = settings(derandomize=True, deadline=None, max_examples=examples(200))
@@ -56,7 +56,7 @@ def ticked(due: list[int], seconds: int, overlap: object) -> tuple[list[tuple[in
     st.sampled_from(["skip", "allow", "coalesce", "replace", Queue(), Queue(1), Queue(3)]),
 )
 def test_runs_of_one_job_go_as_its_overlap_policy_lets_them(due: list[int], seconds: int, overlap: object) -> None:
-    found = list(stretches(due, seconds, overlap))  # type: ignore[arg-type]  # drawn from what it takes
+    found = list(run_intervals(due, seconds, overlap))  # type: ignore[arg-type]  # drawn from what it takes
     runs, met = ticked(due, seconds, overlap)
     assert sorted((begin, end) for begin, end, _ in found if end > begin) == sorted(runs)
     assert sum(is_met for _, _, is_met in found) == met
@@ -67,7 +67,7 @@ def test_runs_of_one_job_go_as_its_overlap_policy_lets_them(due: list[int], seco
 def test_the_peak_and_the_busiest_minute_are_those_that_a_clock_sees(
     jobs: list[tuple[list[int], int, int]], steps: int
 ) -> None:
-    gauge, more = Gauge(120), Gauge(120)
+    gauge, more = LoadCounter(120), LoadCounter(120)
     for place, (due, seconds, count) in enumerate(jobs):
         (more if place % 2 else gauge).add(due, seconds, "allow", count)
     load = gauge.with_more(more).load(BEGIN, steps)
@@ -85,7 +85,7 @@ def test_the_peak_and_the_busiest_minute_are_those_that_a_clock_sees(
 
 @pytest.mark.parametrize("at", [-1, 121, 5_000])
 def test_what_starts_outside_the_span_is_not_counted(at: int) -> None:
-    gauge = Gauge(120)
+    gauge = LoadCounter(120)
     gauge.add([at], 30)
     assert gauge.load(BEGIN).peak == 0
     assert gauge.starts == 0

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from horae import Cron, Every, Once, Retry, Schedule, Window
-from horae.core.decision import DecisionRequest, decide
-from horae.core.job import effective, parse_settings
-from horae.core.lifecycle import JobState, RunState
-from horae.core.occurrence import Birth, JobView, Plan, deadline_passed, due
-from horae.core.overlap import ActiveRun, Ending
+from horae.core.job.definition import effective, parse_settings
+from horae.core.run.due import DueDecision, JobView, NewRunRow, deadline_passed, due
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.run.overlap import ActiveRun, Ending
+from horae.core.window.decision import DecisionRequest, decide
 from horae.errors import InvalidTime
 
 MINUTELY = Cron("* * * * *")
@@ -37,12 +37,12 @@ def run(state: str, slot: str, chosen: str = "", *, parked: bool = False, is_rec
     return ActiveRun(name, RunState(state), at(slot), at(chosen or slot), parked, is_recovery)
 
 
-def told(plan: Plan) -> list[str]:
+def told(plan: DueDecision) -> list[str]:
     """What is born, in the order of the slots, in words."""
     return [_sentence(birth) for birth in sorted(plan.births, key=lambda birth: birth.scheduled_time)]
 
 
-def _sentence(birth: Birth) -> str:
+def _sentence(birth: NewRunRow) -> str:
     text = f"{birth.scheduled_time:%H:%M} {birth.state}"
     if birth.scheduled_time.second:
         text = f"{birth.scheduled_time:%H:%M:%S} {birth.state}"
@@ -61,7 +61,7 @@ def hours(moment: datetime | None) -> str | None:
 
 def test_a_slot_on_time_is_born_pending_at_its_own_time() -> None:
     plan = due(view("09:59"), at("10:00"))
-    assert plan.births == (Birth(at("10:00"), RunState.PENDING, at("10:00")),)
+    assert plan.births == (NewRunRow(at("10:00"), RunState.PENDING, at("10:00")),)
     assert (plan.endings, plan.cancels, plan.resumed, plan.more) == ((), (), False, False)
     assert plan.planned_until == at("10:00")
     assert plan.next_run_time == plan.wake_at == at("10:01")
@@ -156,7 +156,7 @@ def test_a_run_that_missed_its_deadline_stands_in_nobodys_way() -> None:
 
 def test_a_disabled_job_has_nothing_happen_to_it() -> None:
     job = replace(view("09:00", MINUTELY, run("RUNNING", "09:00")), state=JobState.DISABLED)
-    assert due(job, at("10:00")) == Plan((), (), (), at("09:00"), None, None)
+    assert due(job, at("10:00")) == DueDecision((), (), (), at("09:00"), None, None)
 
 
 def test_slots_of_a_paused_job_pass_and_are_recorded() -> None:

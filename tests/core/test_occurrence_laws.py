@@ -15,11 +15,11 @@ from tests.core.test_occurrence import HOURLY, MINUTELY, at
 from tests.tier import examples
 
 from horae import Bounded, Cron, Every, Queue, Retry, Schedule, Window
-from horae.core.job import effective, parse_settings
-from horae.core.lifecycle import RUNS, JobState, RunState
-from horae.core.occurrence import JobView, Plan, due
-from horae.core.overlap import ActiveRun
-from horae.core.pause import PAUSED, PauseRow
+from horae.core.job.definition import effective, parse_settings
+from horae.core.run.due import DueDecision, JobView, due
+from horae.core.run.lifecycle import RUNS, JobState, RunState
+from horae.core.run.overlap import ActiveRun
+from horae.core.run.pause import PAUSED, PauseRow
 
 law = settings(derandomize=True, deadline=None, max_examples=examples(250))
 
@@ -111,7 +111,7 @@ class World:
     def view(self) -> JobView:
         return replace(self.job, active=tuple(self.rows.values()))
 
-    def write(self, plan: Plan) -> None:
+    def write(self, plan: DueDecision) -> None:
         """Applies a plan; every birth and every move has to be in the table, and no slot may come twice."""
         told = fates(plan, self.job.schedule, self.job.planned_until)
         assert not told.keys() & self.accounted, "a slot is settled a second time"
@@ -178,7 +178,7 @@ class World:
         self.rows[name] = replace(self.rows[name], state=state, parked=parked)
 
 
-def check_against(expected: Expected, plan: Plan, job: JobView) -> None:
+def check_against(expected: Expected, plan: DueDecision, job: JobView) -> None:
     told = fates(plan, job.schedule, job.planned_until)
     assert told.keys() == expected.slots.keys()
     births = {birth.scheduled_time: birth for birth in plan.births}

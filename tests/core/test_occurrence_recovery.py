@@ -11,10 +11,10 @@ import pytest
 from tests.core.test_occurrence import A_YEAR, HOURLY, MINUTELY, at, decided, run, told, view
 
 from horae import Bounded, Every, Once, Window
-from horae.core.decision import decide
-from horae.core.job import effective, parse_settings
-from horae.core.lifecycle import JobState, RunState
-from horae.core.occurrence import LONGEST_ROWS, Birth, JobView, Plan, due
+from horae.core.job.definition import effective, parse_settings
+from horae.core.run.due import LONGEST_ROWS, DueDecision, JobView, NewRunRow, due
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.window.decision import decide
 
 EVERY_POLICY: tuple[Any, ...] = ("last", "all", "none", Bounded(2), Bounded(max_age="2h"), "compressed")
 
@@ -198,7 +198,7 @@ def test_a_slot_that_could_never_have_run_is_not_the_one_chosen_to_make_up(polic
     assert made_up == [(at("08:00"), RunState.PENDING)]
 
 
-def minutes_down(count: int, **policies: Any) -> Plan:
+def minutes_down(count: int, **policies: Any) -> DueDecision:
     """A minutely job plans again at 10:00, when exactly so many of its slots have been missed."""
     now = at("10:00:30")
     job = view("00:00", MINUTELY, misfire_grace="30s", **policies)
@@ -212,7 +212,7 @@ def test_a_hundred_missed_slots_are_a_hundred_rows_and_one_more_makes_it_one() -
     span, ordinary = minutes_down(101, recovery="none").births
     first, last = at("08:19"), at("09:59")
     before = first - timedelta(minutes=1)
-    assert span == Birth(last, RunState.MISSED, last, "missed", covers_from=before, covers_to=last, count=101)
+    assert span == NewRunRow(last, RunState.MISSED, last, "missed", covers_from=before, covers_to=last, count=101)
     assert (ordinary.scheduled_time, ordinary.state) == (at("10:00"), RunState.PENDING)
 
 
@@ -247,9 +247,9 @@ def test_a_long_span_that_overlaps_is_one_row() -> None:
     assert len(plan.births) == 1
 
 
-def resumed(job: JobView, now: datetime, limit: int) -> list[Birth]:
+def resumed(job: JobView, now: datetime, limit: int) -> list[NewRunRow]:
     """All that is born when the work is cut short again and again; nothing starts or ends in between."""
-    births: list[Birth] = []
+    births: list[NewRunRow] = []
     for _ in range(1000):
         plan = due(job, now, limit=limit)
         births += plan.births

@@ -14,10 +14,10 @@ from tests.core.test_occurrence import at, run, told, view
 from tests.tier import examples
 
 from horae import Every, Queue, Retry
-from horae.core.lifecycle import RUNS, RunState
-from horae.core.occurrence import due
-from horae.core.overlap import ActiveRun, Ending, Overlapping, hand_over, is_behind, judge_overlap, superseded
-from horae.core.policy import NO_RETRY, Overlap
+from horae.core.job.policies import NO_RETRY, Overlap
+from horae.core.run.due import due
+from horae.core.run.lifecycle import RUNS, RunState
+from horae.core.run.overlap import ActiveRun, Ending, OverlapVerdict, hand_over, is_behind, judge_overlap, superseded
 
 NOW = at("10:00")
 FOREVER = Retry(None, "1m")
@@ -365,7 +365,7 @@ def test_a_thread_counts_for_every_policy_that_minds_other_runs_and_cannot_stop_
     policy: Any, state: str, reason: str | None
 ) -> None:
     given: Overlap = Queue() if policy == "queue" else policy
-    assert judge_overlap(given, [LEFT], NOW, NO_RETRY) == Overlapping(RunState(state), reason)
+    assert judge_overlap(given, [LEFT], NOW, NO_RETRY) == OverlapVerdict(RunState(state), reason)
     assert is_behind(given, [LEFT], NOW, NO_RETRY) is (policy not in ("replace", "allow"))
     assert hand_over([QUEUED, LEFT], NOW, NO_RETRY, given) == (None if state != "PENDING" else QUEUED.run_id)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.tier import examples
 
 from horae import Cron, Every
-from horae.core.lifecycle import RunState
-from horae.core.overrun import Overrun, may_have_skipped, overrun, percentile, skipping
+from horae.core.run.lifecycle import RunState
+from horae.core.run.overrun import Overrun, find_overrun, find_skip_cause, may_have_skipped, percentile
 from horae.store.records import Origin, RunRecord
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -41,7 +41,7 @@ def past(*lengths: timedelta) -> list[RunRecord]:
 
 
 def judged(current: RunRecord, others: list[RunRecord]) -> Overrun | None:
-    return overrun(current, [current, *others], NOW)
+    return find_overrun(current, [current, *others], NOW)
 
 
 def test_an_hour_is_not_long_whatever_is_usual_and_more_is_where_nothing_is_known() -> None:
@@ -84,7 +84,7 @@ SECOND = timedelta(seconds=1)
 def test_a_short_run_that_has_ended_is_named_for_what_was_skipped_while_it_lasted() -> None:
     ended = run(RunState.COMPLETED, 12 * SECOND, 11 * SECOND)
     skips = [skipped(each * SECOND) for each in (9, 6, 3)]
-    found = skipping([ended, *skips], NOW)
+    found = find_skip_cause([ended, *skips], NOW)
     assert found is not None
     assert found.run is ended
     assert found.overrun == (
@@ -92,36 +92,39 @@ def test_a_short_run_that_has_ended_is_named_for_what_was_skipped_while_it_laste
         11 * SECOND,
         "3 scheduled times in a row were skipped because of it, in 11s",
     )
-    assert skipping([ended, *skips[:2]], NOW) is None
-    assert skipping([ended, *skips[:2], skipped(20 * SECOND)], NOW) is None
+    assert find_skip_cause([ended, *skips[:2]], NOW) is None
+    assert find_skip_cause([ended, *skips[:2], skipped(20 * SECOND)], NOW) is None
     between = run(RunState.COMPLETED, 7 * SECOND, SECOND)
-    assert skipping([ended, *skips[:1], between, *skips[1:]], NOW) is None
+    assert find_skip_cause([ended, *skips[:1], between, *skips[1:]], NOW) is None
 
 
 def test_a_span_counts_as_the_scheduled_times_that_it_stands_for() -> None:
     ended = run(RunState.COMPLETED, 12 * SECOND, 11 * SECOND)
-    assert skipping([ended, run(RunState.SKIPPED, None, ago=3 * SECOND, reason="overlap", count=3)], NOW) is not None
+    assert (
+        find_skip_cause([ended, run(RunState.SKIPPED, None, ago=3 * SECOND, reason="overlap", count=3)], NOW)
+        is not None
+    )
 
 
 def test_a_job_has_recovered_once_a_later_run_ended_without_skips_and_not_because_one_began() -> None:
     bad = run(RunState.COMPLETED, 42 * SECOND, 11 * SECOND)
     skips = [skipped(each * SECOND) for each in (39, 36, 33)]
     began = running(SECOND)
-    found = skipping([bad, *skips, began], NOW)
+    found = find_skip_cause([bad, *skips, began], NOW)
     assert found is not None
     assert found.run is bad
-    assert skipping([bad, *skips, run(RunState.COMPLETED, 5 * SECOND, SECOND), began], NOW) is None
-    assert skipping([], NOW) is None
+    assert find_skip_cause([bad, *skips, run(RunState.COMPLETED, 5 * SECOND, SECOND), began], NOW) is None
+    assert find_skip_cause([], NOW) is None
 
 
 def test_a_run_that_ended_after_the_last_look_is_named_though_later_ones_ended_well() -> None:
     bad = run(RunState.COMPLETED, 42 * SECOND, 11 * SECOND)
     runs = [bad, *(skipped(each * SECOND) for each in (39, 36, 33)), run(RunState.COMPLETED, 5 * SECOND, SECOND)]
-    assert skipping(runs, NOW) is None
-    found = skipping(runs, NOW, since=NOW - 40 * SECOND)
+    assert find_skip_cause(runs, NOW) is None
+    found = find_skip_cause(runs, NOW, since=NOW - 40 * SECOND)
     assert found is not None
     assert found.run is bad
-    assert skipping(runs, NOW, since=NOW - 3 * SECOND) is None
+    assert find_skip_cause(runs, NOW, since=NOW - 3 * SECOND) is None
 
 
 def test_only_runs_in_which_scheduled_times_lie_are_worth_a_look() -> None:

@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 from tests.tier import examples
 
 from horae import Cron, Every, Iso8601
-from horae.core.constraint import KINDS, Constraints
-from horae.core.decision import DecisionRequest, decide
-from horae.core.distribution import DISTRIBUTIONS, Distribution
-from horae.core.duration import parse_duration
-from horae.core.ids import ATTEMPT, RUN, TASK_RUN, checked_id, checked_name, keyed_run_id, trigger_key
-from horae.core.krontab import parse_file, parse_line
-from horae.core.schedule import schedule_from_dict
-from horae.core.window import Window
-from horae.core.zone import zone
+from horae.core.job.ids import ATTEMPT, RUN, TASK_RUN, checked_id, checked_name, keyed_run_id, trigger_key
+from horae.core.schedule.schedules import schedule_from_dict
+from horae.core.time.duration import parse_duration
+from horae.core.time.zone import zone
+from horae.core.window.constraint import KINDS, Constraints
+from horae.core.window.decision import DecisionRequest, decide
+from horae.core.window.distribution import DISTRIBUTIONS, Distribution
+from horae.core.window.window import Window
 from horae.errors import HoraeError
+from horae.formats.krontab.parser import parse_file, parse_line
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
 many = settings(derandomize=True, deadline=None, max_examples=examples(120))

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from horae import Cron, Every, Iso8601
-from horae.core.constraint import Constraints
-from horae.core.distribution import Distribution, check
-from horae.core.duration import parse_duration
-from horae.core.ids import RUN, checked_id, checked_name, trigger_key
-from horae.core.krontab import parse_file, parse_line
-from horae.core.schedule import schedule_from_dict
+from horae.core.job.ids import RUN, checked_id, checked_name, trigger_key
+from horae.core.schedule.schedules import schedule_from_dict
+from horae.core.time.duration import parse_duration
+from horae.core.window.constraint import Constraints
+from horae.core.window.distribution import Distribution, check
 from horae.errors import HoraeError, shown
+from horae.formats.krontab.parser import parse_file, parse_line
 
 SHORT, LONG = 8_000, 64_000
 FAST = 0.002

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.test_occurrence import at
 
-from horae.core.backlog import Backlog
-from horae.core.interval import Every
-from horae.core.job import effective
-from horae.core.lifecycle import JobState, RunState
-from horae.core.occurrence import Birth, Plan, due
-from horae.core.pause import PauseRow, rows_of_pause
-from horae.core.schedule import Cron, Schedule
-from horae.core.slot import JobView
+from horae.core.job.definition import effective
+from horae.core.run.backlog import Backlog
+from horae.core.run.due import DueDecision, NewRunRow, due
+from horae.core.run.job_view import JobView
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.run.pause import PauseRow, rows_of_pause
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron, Schedule
 
 MINUTELY = Cron("* * * * *")
 SCHEDULES: tuple[Schedule, ...] = (MINUTELY, Cron("*/7 6-8,10 * * *"), Every("20s", anchor=at("06:00")))
@@ -34,7 +34,7 @@ def paused(cursor: datetime, schedule: Schedule = MINUTELY, newest: PauseRow | N
 
 def test_the_first_slot_of_a_pause_is_a_row_of_its_own() -> None:
     plan = due(paused(at("10:00")), at("10:01:30"))
-    assert plan.births == (Birth(at("10:01"), RunState.SKIPPED, at("10:01"), "paused"),)
+    assert plan.births == (NewRunRow(at("10:01"), RunState.SKIPPED, at("10:01"), "paused"),)
     assert (plan.grown, plan.planned_until, plan.wake_at) == (None, at("10:01"), at("10:02"))
 
 
@@ -75,7 +75,7 @@ def test_no_slot_changes_nothing() -> None:
     assert rows_of_pause(Backlog(MINUTELY, at("10:05"), at("10:05:59")), span) == (None, ())
 
 
-def applied(rows: list[PauseRow], plan: Plan) -> list[PauseRow]:
+def applied(rows: list[PauseRow], plan: DueDecision) -> list[PauseRow]:
     """The rows as a store keeps them."""
     if plan.grown is not None:
         assert plan.grown.slot == rows[-1].slot

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.tier import examples
 
 from horae import Bounded, Queue, Retry
-from horae.core.policy import (
+from horae.core.job.policies import (
     COMPLETIONS,
     DELIVERIES,
     FAILURE_STRATEGIES,
@@ -23,7 +23,7 @@ from horae.core.policy import (
     OVERLAPS,
     RECOVERIES,
     UPDATE_POLICIES,
-    chosen,
+    checked_choice,
     parse_overlap,
     parse_recovery,
     parse_retry,
@@ -286,9 +286,9 @@ def test_an_unknown_recovery_is_refused(value: object) -> None:
 
 
 def test_a_choice_outside_the_known_ones_is_answered_with_the_list() -> None:
-    assert chosen("parallel", MODES, "mode") == "parallel"
+    assert checked_choice("parallel", MODES, "mode") == "parallel"
     with pytest.raises(InvalidPolicy, match='Invalid mode "both"') as caught:
-        chosen("both", MODES, "mode")
+        checked_choice("both", MODES, "mode")
     assert caught.value.hint == "Choose one of: sequential, parallel."
 
 

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core.job import Settings, effective
-from horae.core.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, AttemptState, RunState, TaskState
-from horae.core.progress import Advance, Ended, TaskProgress, advance, first_starts
+from horae.core.job.definition import Settings, effective
+from horae.core.run.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, AttemptState, RunState, TaskState
+from horae.core.run.progress import Advance, EndedAttempt, TaskProgress, advance, first_starts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RUNNING, PENDING = TaskState.RUNNING, TaskState.PENDING
 
 
-def went_on(tasks: list[TaskProgress], *ends: Ended, mode: str = "sequential", **asked: Any) -> Advance:
+def went_on(tasks: list[TaskProgress], *ends: EndedAttempt, mode: str = "sequential", **asked: Any) -> Advance:
     settings = effective({"mode": mode, **asked.pop("settings", {})})
     return advance(tasks, settings, [settings] * 5, ends, NOW, spared=(), **asked)
 
@@ -28,74 +28,80 @@ def states(step: Advance) -> dict[str, TaskState]:
 
 
 def test_the_only_task_that_succeeds_completes_the_run() -> None:
-    step = went_on([TaskProgress(0, "a", RUNNING, 1)], Ended(0, 1, AttemptState.SUCCESS))
+    step = went_on([TaskProgress(0, "a", RUNNING, 1)], EndedAttempt(0, 1, AttemptState.SUCCESS))
     assert (step.outcome, states(step), step.starts) == (RunState.COMPLETED, {"a": TaskState.SUCCESS}, ())
 
 
 def test_the_next_task_of_a_sequence_starts_when_the_one_before_it_is_done() -> None:
-    step = went_on([TaskProgress(0, "a", RUNNING, 1), TaskProgress(1, "b", PENDING)], Ended(0, 1, AttemptState.SUCCESS))
+    step = went_on(
+        [TaskProgress(0, "a", RUNNING, 1), TaskProgress(1, "b", PENDING)], EndedAttempt(0, 1, AttemptState.SUCCESS)
+    )
     assert (step.outcome, step.starts) == (None, ((1, 1),))
 
 
 def test_a_failure_ends_what_has_not_started_and_names_the_culprit() -> None:
-    step = went_on([TaskProgress(0, "a", RUNNING, 1), TaskProgress(1, "b", PENDING)], Ended(0, 1, AttemptState.FAILED))
+    step = went_on(
+        [TaskProgress(0, "a", RUNNING, 1), TaskProgress(1, "b", PENDING)], EndedAttempt(0, 1, AttemptState.FAILED)
+    )
     assert step.outcome is RunState.FAILED
     assert step.tasks[1].cancelled_by == "a"
 
 
 def test_a_failure_stops_the_siblings_that_run() -> None:
     tasks = [TaskProgress(0, "a", RUNNING, 1), TaskProgress(1, "b", RUNNING, 1)]
-    step = went_on(tasks, Ended(0, 1, AttemptState.FAILED), mode="parallel")
+    step = went_on(tasks, EndedAttempt(0, 1, AttemptState.FAILED), mode="parallel")
     assert (step.outcome, step.cancels) == (None, (1,))
 
 
 def test_a_retry_that_has_to_wait_parks_the_run() -> None:
     settings = {"retry": {"max_retries": 1, "interval": "10s"}}
-    step = went_on([TaskProgress(0, "a", RUNNING, 1)], Ended(0, 1, AttemptState.FAILED), settings=settings)
+    step = went_on([TaskProgress(0, "a", RUNNING, 1)], EndedAttempt(0, 1, AttemptState.FAILED), settings=settings)
     assert step.park_until == NOW + timedelta(seconds=10)
     assert states(step) == {"a": PENDING}
 
 
 def test_an_end_of_an_attempt_that_is_over_counts_for_nothing() -> None:
-    step = went_on([TaskProgress(0, "a", RUNNING, 2)], Ended(0, 1, AttemptState.FAILED))
+    step = went_on([TaskProgress(0, "a", RUNNING, 2)], EndedAttempt(0, 1, AttemptState.FAILED))
     assert step == Advance()
 
 
 def test_what_is_handed_back_counts_as_no_try() -> None:
     step = went_on([TaskProgress(0, "a", RUNNING, 1), TaskProgress(1, "b", PENDING)], release=True)
-    assert step.ends == (Ended(0, 1, AttemptState.CANCELLED),)
+    assert step.ends == (EndedAttempt(0, 1, AttemptState.CANCELLED),)
     assert (step.tasks[0].failures, step.tasks[0].lost, step.park_until) == (0, 0, NOW)
 
 
 def test_what_was_stopped_to_be_handed_back_counts_as_no_try_either() -> None:
     running = [TaskProgress(0, "a", RUNNING, 1), TaskProgress(1, "b", PENDING)]
-    assert went_on(running, Ended(0, 1, AttemptState.CANCELLED, "no disk"), release=True) == went_on(
+    assert went_on(running, EndedAttempt(0, 1, AttemptState.CANCELLED, "no disk"), release=True) == went_on(
         running, release=True
     )
-    failed = went_on(running, Ended(0, 1, AttemptState.FAILED), release=True)
-    assert failed.ends == (Ended(0, 1, AttemptState.FAILED),)
-    stopped = went_on(running, Ended(0, 1, AttemptState.CANCELLED), release=True, stop="enough")
+    failed = went_on(running, EndedAttempt(0, 1, AttemptState.FAILED), release=True)
+    assert failed.ends == (EndedAttempt(0, 1, AttemptState.FAILED),)
+    stopped = went_on(running, EndedAttempt(0, 1, AttemptState.CANCELLED), release=True, stop="enough")
     assert (stopped.outcome, stopped.reason) == (RunState.CANCELLED, "enough")
 
 
 def test_a_lost_attempt_is_tried_again_until_its_budget_is_used_up() -> None:
-    again = went_on([TaskProgress(0, "a", RUNNING, 1)], Ended(0, 1, AttemptState.LOST), start=False)
+    again = went_on([TaskProgress(0, "a", RUNNING, 1)], EndedAttempt(0, 1, AttemptState.LOST), start=False)
     assert (again.park_until, again.outcome) == (NOW, None)
-    over = went_on([TaskProgress(0, "a", RUNNING, 3, lost=2)], Ended(0, 3, AttemptState.LOST), start=False)
+    over = went_on([TaskProgress(0, "a", RUNNING, 3, lost=2)], EndedAttempt(0, 3, AttemptState.LOST), start=False)
     assert over.outcome is RunState.FAILED
     once = {"delivery": "at_most_once"}
-    stale = went_on([TaskProgress(0, "a", RUNNING, 1)], Ended(0, 1, AttemptState.LOST), start=False, settings=once)
+    stale = went_on(
+        [TaskProgress(0, "a", RUNNING, 1)], EndedAttempt(0, 1, AttemptState.LOST), start=False, settings=once
+    )
     assert stale.outcome is RunState.FAILED_STALE
 
 
 def test_a_request_to_stop_that_comes_after_the_last_task_ended_comes_too_late() -> None:
-    step = went_on([TaskProgress(0, "a", RUNNING, 1)], Ended(0, 1, AttemptState.SUCCESS), stop="cancelled")
+    step = went_on([TaskProgress(0, "a", RUNNING, 1)], EndedAttempt(0, 1, AttemptState.SUCCESS), stop="cancelled")
     assert step.outcome is RunState.COMPLETED
 
 
 @pytest.mark.parametrize("reason", ["timeout", "replaced", "by hand"])
 def test_a_run_that_was_stopped_says_why(reason: str) -> None:
-    step = went_on([TaskProgress(0, "a", RUNNING, 1)], Ended(0, 1, AttemptState.CANCELLED), stop=reason)
+    step = went_on([TaskProgress(0, "a", RUNNING, 1)], EndedAttempt(0, 1, AttemptState.CANCELLED), stop=reason)
     assert (step.outcome, step.reason) == (RunState.CANCELLED, reason)
 
 
@@ -136,6 +142,8 @@ def test_every_run_comes_to_an_end_by_moves_the_tables_allow(
         if turn in releases and running:
             step = advance(tasks, job, own, (), NOW, spared=spared, release=True)
             continue
-        ends = [Ended(task.position, task.attempts, AttemptState(next(drawn, "SUCCESS"))) for task in running[:1]]
+        ends = [
+            EndedAttempt(task.position, task.attempts, AttemptState(next(drawn, "SUCCESS"))) for task in running[:1]
+        ]
         step = advance(tasks, job, own, ends, NOW, spared=spared)
     raise AssertionError("the run never ended")

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from horae import Cron, DecisionRequest, Distribution, Every, Once, Schedule, Window, decide
-from horae.core.attempt import TaskView, next_step, settle
-from horae.core.custom import Custom, as_schedule
-from horae.core.dependency import unmet
-from horae.core.job import effective
-from horae.core.lifecycle import AttemptState, RunState, TaskState
-from horae.core.occurrence import JobView, due
-from horae.core.overlap import ActiveRun, judge_overlap
-from horae.core.policy import NO_RETRY
+from horae.core.job.definition import effective
+from horae.core.job.dependencies import unmet
+from horae.core.job.policies import NO_RETRY
+from horae.core.run.attempt import TaskView, next_step, settle
+from horae.core.run.due import JobView, due
+from horae.core.run.lifecycle import AttemptState, RunState, TaskState
+from horae.core.run.overlap import ActiveRun, judge_overlap
+from horae.core.schedule.custom import Custom, as_schedule
 from horae.errors import HoraeError, InvalidDecision
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)

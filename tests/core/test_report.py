@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 from tests.core.test_occurrence import at
 
-from horae.core.lifecycle import AttemptState, RunState, TaskState
-from horae.core.report import AttemptRow, RunRow, TaskRow, build_report
+from horae.core.report.report import AttemptRow, RunReportRow, TaskRow, build_report
+from horae.core.run.lifecycle import AttemptState, RunState, TaskState
 
-RUN = RunRow(
+RUN = RunReportRow(
     "occ_1",
     "etl",
     RunState.FAILED,
@@ -64,7 +64,7 @@ def test_a_run_moved_or_windowed_to_an_earlier_time_is_measured_from_there() -> 
 
 @pytest.mark.parametrize("state", [RunState.SKIPPED, RunState.MISSED, RunState.PENDING, RunState.CANCELLED])
 def test_a_run_that_never_started_has_neither_lag_nor_duration(state: RunState) -> None:
-    row = RunRow("occ_1", "etl", state, at("10:00"), completed_at=at("10:01"))
+    row = RunReportRow("occ_1", "etl", state, at("10:00"), completed_at=at("10:01"))
     report = build_report(row, ())
     assert (report.lag, report.duration) == (None, None)
 
@@ -163,7 +163,7 @@ def test_working_time_counts_attempts_side_by_side_once_and_waits_not_at_all() -
 
 
 def test_what_is_not_there_yet_is_none_in_plain_values() -> None:
-    data = build_report(RunRow("occ_1", "etl", RunState.PENDING, at("10:00")), ()).to_dict()
+    data = build_report(RunReportRow("occ_1", "etl", RunState.PENDING, at("10:00")), ()).to_dict()
     for name in (
         "started_at",
         "completed_at",
@@ -194,5 +194,5 @@ def test_the_report_in_words_tells_the_whole_story() -> None:
 
 
 def test_a_run_without_tasks_is_one_line() -> None:
-    row = RunRow("occ_1", "etl", RunState.SKIPPED, at("10:00"), reason="overlap")
+    row = RunReportRow("occ_1", "etl", RunState.SKIPPED, at("10:00"), reason="overlap")
     assert str(build_report(row, ())) == "etl 2026-01-05T10:00:00Z: SKIPPED (overlap)"

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from horae.core.interval import Every
-from horae.core.rhythm import assumed_seconds, shortest_gap
-from horae.core.schedule import Cron, Once, Schedule
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron, Once, Schedule
+from horae.core.schedule.slot_distance import assumed_seconds, shortest_gap
 
 NOW = datetime(2027, 3, 1, 9, 0, tzinfo=UTC)
 

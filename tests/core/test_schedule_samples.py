@@ -31,7 +31,7 @@ from tests.core.oracle import (
 )
 
 from horae import Cron
-from horae.core import zone as zones
+from horae.core.time import zone as zones
 
 Chosen = TypeVar("Chosen")
 

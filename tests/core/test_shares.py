@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core.shares import UNLIMITED, Claimant, Limits, Use, kept_places, parse_limits, portions, reached, room
+from horae.core.job.owner_limits import (
+    UNLIMITED,
+    Claimant,
+    OwnerLimits,
+    OwnerUsage,
+    parse_limits,
+    reached_limit,
+    reserved_capacity,
+    room,
+    share_capacity,
+)
 from horae.errors import InvalidPolicy
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,7 +35,7 @@ claimants = st.lists(
 def test_no_place_is_left_while_somebody_may_take_it_and_nobody_has_two_more_than_another(
     found: list[Claimant], slots: int
 ) -> None:
-    given_out = portions(found, slots)
+    given_out = share_capacity(found, slots)
     rooms = [slots if each.room is None else each.room for each in found]
     assert sum(given_out.values()) == min(slots, sum(rooms))
     for taker in found:
@@ -39,7 +49,7 @@ def test_no_place_is_left_while_somebody_may_take_it_and_nobody_has_two_more_tha
 def test_an_owner_with_many_runs_under_way_leaves_some_places_to_owners_with_few(
     found: list[Claimant], slots: int, kept: int
 ) -> None:
-    given_out = portions(found, slots, kept)
+    given_out = share_capacity(found, slots, kept)
     left = slots - sum(given_out.values())
     for each in found:
         took = given_out.get(each.owner, 0)
@@ -50,39 +60,39 @@ def test_an_owner_with_many_runs_under_way_leaves_some_places_to_owners_with_few
 
 @pytest.mark.parametrize(("places", "kept"), [(1, 0), (3, 0), (4, 1), (10, 1), (11, 2), (50, 5), (1000, 100)])
 def test_one_place_of_ten_is_kept_for_owners_with_few_runs(places: int, kept: int) -> None:
-    assert kept_places(places) == kept
+    assert reserved_capacity(places) == kept
 
 
 def test_an_owner_who_takes_all_it_may_leaves_the_kept_places_free() -> None:
-    assert portions([Claimant("a", 0, 0)], 50, 5) == {"a": 45}
-    assert portions([Claimant("a", 45, 0), Claimant("b", 0, 0)], 5, 5) == {"b": 5}
-    assert portions([Claimant("a", 45, 0), Claimant("b", 4, 0)], 5, 5) == {"b": 1}
+    assert share_capacity([Claimant("a", 0, 0)], 50, 5) == {"a": 45}
+    assert share_capacity([Claimant("a", 45, 0), Claimant("b", 0, 0)], 5, 5) == {"b": 5}
+    assert share_capacity([Claimant("a", 45, 0), Claimant("b", 4, 0)], 5, 5) == {"b": 1}
 
 
 def test_of_owners_with_as_many_runs_the_one_that_waited_longest_is_served() -> None:
-    assert portions([Claimant("a", 0, 9), Claimant("b", 0, 5), Claimant("c", 1, 0)], 1) == {"b": 1}
+    assert share_capacity([Claimant("a", 0, 9), Claimant("b", 0, 5), Claimant("c", 1, 0)], 1) == {"b": 1}
 
 
 @pytest.mark.parametrize(
     ("limits", "use", "left", "said"),
     [
-        (Limits(), Use(99), None, None),
-        (Limits(max_running=3), Use(1), 2, None),
-        (Limits(max_running=3), Use(4), 0, '"ann" runs 4 of 3 at once (max_running)'),
-        (Limits(max_starts=2), Use(0, NOW_MS - 59_999, 2), 0,
+        (OwnerLimits(), OwnerUsage(99), None, None),
+        (OwnerLimits(max_running=3), OwnerUsage(1), 2, None),
+        (OwnerLimits(max_running=3), OwnerUsage(4), 0, '"ann" runs 4 of 3 at once (max_running)'),
+        (OwnerLimits(max_starts=2), OwnerUsage(0, NOW_MS - 59_999, 2), 0,
          '"ann" started 2 of 2 runs in this minute (max_starts), the next at 2026-01-01T00:00:00Z'),
-        (Limits(max_starts=2), Use(0, NOW_MS - 60_000, 2), 2, None),
-        (Limits(max_starts=2), Use(0, NOW_MS + 1, 2), 2, None),
-        (Limits(max_storage=10), Use(stored=None), None, None),
-        (Limits(max_storage=10), Use(stored=10), 0,
+        (OwnerLimits(max_starts=2), OwnerUsage(0, NOW_MS - 60_000, 2), 2, None),
+        (OwnerLimits(max_starts=2), OwnerUsage(0, NOW_MS + 1, 2), 2, None),
+        (OwnerLimits(max_storage=10), OwnerUsage(stored=None), None, None),
+        (OwnerLimits(max_storage=10), OwnerUsage(stored=10), 0,
          '"ann" keeps 10 of 10 bytes of output and results (max_storage)'),
     ],
 )  # fmt: skip
 def test_a_limit_leaves_room_or_says_that_it_is_reached(
-    limits: Limits, use: Use, left: int | None, said: str | None
+    limits: OwnerLimits, use: OwnerUsage, left: int | None, said: str | None
 ) -> None:
     assert room(limits, use, NOW_MS) == left
-    assert reached("ann", limits, use, NOW) == said
+    assert reached_limit("ann", limits, use, NOW) == said
 
 
 def test_limits_are_read_as_people_write_them() -> None:

@@ -12,11 +12,11 @@ from tests.core.test_occurrence import HOURLY, MINUTELY, at
 from tests.tier import examples
 
 from horae import Cron, Every, Once, Schedule, Window
-from horae.core.job import effective, parse_settings
-from horae.core.occurrence import JobView, due
-from horae.core.slot import decided_slot
-from horae.core.succession import Stage, Succession, in_force, stage_at, succeeded
-from horae.core.update import IMMEDIATE, Update, parse_update
+from horae.core.change.succession import Stage, Succession, in_force, stage_at, stages_after_change
+from horae.core.change.update_policy import IMMEDIATE, Update, parse_update
+from horae.core.job.definition import effective, parse_settings
+from horae.core.run.due import JobView, due
+from horae.core.run.job_view import decided_slot
 from horae.errors import InvalidPolicy, InvalidSchedule, InvalidTime
 
 law = settings(derandomize=True, deadline=None, max_examples=examples(200))
@@ -74,7 +74,7 @@ def test_a_change_after_a_moment_leaves_everything_before_it_to_whoever_spoke_fo
     given: tuple[list[tuple[datetime, Schedule | None]], Schedule | None], now: datetime, switch: datetime
 ) -> None:
     before = made(given)
-    after = Succession(succeeded(before.stages, Stage(9, max(now, switch), before.last, None), now), MINUTELY)
+    after = Succession(stages_after_change(before.stages, Stage(9, max(now, switch), before.last, None), now), MINUTELY)
     switch = max(now, switch)
     assert list(after.between(now, switch)) == list(before.between(now, switch))
     assert list(after.between(switch, switch + timedelta(minutes=3))) == list(

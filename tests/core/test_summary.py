@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 from tests.core.test_occurrence import at
 
-from horae.core.lifecycle import AttemptState, RunState, TaskState
-from horae.core.report import AttemptRow, RunRow, TaskRow, build_report
+from horae.core.report.report import AttemptRow, RunReportRow, TaskRow, build_report
+from horae.core.run.lifecycle import AttemptState, RunState, TaskState
 
-RUN = RunRow("occ_1", "etl", RunState.COMPLETED, at("10:00"), started_at=at("10:00"), completed_at=at("10:03"))
+RUN = RunReportRow("occ_1", "etl", RunState.COMPLETED, at("10:00"), started_at=at("10:00"), completed_at=at("10:03"))
 ERROR = "ValueError: no such table"
 
 

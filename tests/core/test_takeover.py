@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core.job import effective
-from horae.core.lifecycle import JobState, TaskState
-from horae.core.move import moved_tasks, retried_tasks
-from horae.core.progress import TaskProgress
-from horae.core.schedule import Cron, Once
-from horae.core.slot import JobView, Slot, decided_slot, is_too_late
-from horae.core.takeover import cursor_after, is_reached, passed_slot, reopens, replaces_time
-from horae.core.update import Update
-from horae.core.window import Window
+from horae.core.change.run_move import moved_tasks, retried_tasks
+from horae.core.change.takeover import cursor_after, is_reached, passed_slot, reopens, replaces_time
+from horae.core.change.update_policy import Update
+from horae.core.job.definition import effective
+from horae.core.run.job_view import JobView, Slot, decided_slot, is_too_late
+from horae.core.run.lifecycle import JobState, TaskState
+from horae.core.run.progress import TaskProgress
+from horae.core.schedule.schedules import Cron, Once
+from horae.core.window.window import Window
 
 NOW = datetime(2026, 3, 2, 10, 10, tzinfo=UTC)
 minutes = st.integers(-90, 90).map(lambda count: NOW + timedelta(minutes=count))

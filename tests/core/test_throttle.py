@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horae.core.throttle import OLD_PASSWORDS, Left, Throttle
+from horae.core.rate_limit import OLD_PASSWORDS, RemainingTries, Throttle
 
 SECOND = Fraction(1)
 
@@ -51,8 +51,8 @@ def test_who_waits_as_long_as_was_said_has_a_try_and_nobody_who_comes_earlier(
 
 def test_a_clock_that_is_set_back_gives_no_tries_and_takes_none() -> None:
     throttle = Throttle(3, 1.0)
-    assert throttle.take(Left(0.5, 1_000), 10) == ((0.5, 10), 0.5)
-    assert throttle.take(Left(2.0, 1_000), 10) == ((1.0, 10), 0.0)
+    assert throttle.take(RemainingTries(0.5, 1_000), 10) == ((0.5, 10), 0.5)
+    assert throttle.take(RemainingTries(2.0, 1_000), 10) == ((1.0, 10), 0.0)
 
 
 def test_ten_old_passwords_may_be_tried_at_once_and_then_one_a_minute() -> None:

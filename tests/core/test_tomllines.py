@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.ddl.drawn import JSON, NAMES, some
+from tests.formats.drawn import JSON, NAMES, some
 from tests.tier import examples
 
 from horae.core.shape import Path
-from horae.core.tomllines import TomlLines
-from horae.core.tomltext import document
+from horae.formats.toml.line_numbers import TomlLines
+from horae.formats.toml.text import toml_document
 
 LAYOUTS: list[tuple[str, str, Path, int]] = [
     ("a plain key", "a = 1\nb = 2\n", ("b",), 2),
@@ -67,8 +67,8 @@ def paths_of(value: Any, path: Path = ()) -> list[Path]:
 @settings(derandomize=True, deadline=None, max_examples=examples(100))
 @given(some({"a": JSON, "tasks": JSON, "jobs": JSON, "x y": JSON, "é": NAMES}))
 def test_every_key_of_a_printed_document_is_found_where_it_stands(data: dict[str, Any]) -> None:
-    said = tomllib.loads(document(without_null(data)))
-    text = document(said)
+    said = tomllib.loads(toml_document(without_null(data)))
+    text = toml_document(said)
     lines = TomlLines(text)
     for path in paths_of(said)[1:]:
         assert path in lines.lines, path

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from horae.core.trail import (
+from horae.core.audit import (
     BEGINNING,
-    Reach,
     RightsNote,
+    SealedExtent,
     next_note,
     ranges,
-    reach_fault,
-    reach_mac,
     row_digest,
     row_line,
     rows_digest,
     seal_digest,
     seal_mac,
+    sealed_extent_fault,
+    sealed_extent_mac,
     within,
 )
 
@@ -54,14 +54,14 @@ def test_numbers_are_named_as_stretches_of_neighbours() -> None:
 
 
 def test_a_record_of_how_far_the_trail_was_sealed_has_a_code_that_no_seal_has() -> None:
-    reach = Reach(7, 40, "ab" * 32)
-    codes = [reach_mac(KEY, each) for each in (reach, reach._replace(seal=8), reach._replace(place=41))]
-    assert len({*codes, seal_mac(KEY, reach.digest), reach_mac(b"o" * 32, reach)}) == 5
-    assert reach_fault(reach.under(KEY), KEY, is_keyed=True) is None
+    reach = SealedExtent(7, 40, "ab" * 32)
+    codes = [sealed_extent_mac(KEY, each) for each in (reach, reach._replace(seal=8), reach._replace(place=41))]
+    assert len({*codes, seal_mac(KEY, reach.digest), sealed_extent_mac(b"o" * 32, reach)}) == 5
+    assert sealed_extent_fault(reach.under(KEY), KEY, is_keyed=True) is None
     for wrong in (None, reach, reach._replace(mac=seal_mac(KEY, reach.digest)), reach.under(KEY)._replace(seal=6)):
-        assert reach_fault(wrong, KEY, is_keyed=True) is not None
+        assert sealed_extent_fault(wrong, KEY, is_keyed=True) is not None
     for right in (None, reach, reach.under(KEY)):
-        assert reach_fault(right, None, is_keyed=False) is None
+        assert sealed_extent_fault(right, None, is_keyed=False) is None
 
 
 def test_a_digest_of_rights_names_the_rows_that_none_before_it_did() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from horae.core.job import Settings
-from horae.core.lifecycle import RunState
-from horae.core.overlap import ActiveRun, judge_overlap
-from horae.core.policy import Queue, Retry
-from horae.core.verdict import Dependency, Facts, Other, Verdict, judge_start
-from horae.core.wait import Wait, WaitingFor
+from horae.core.job.definition import Settings
+from horae.core.job.policies import Queue, Retry
+from horae.core.run.lifecycle import RunState
+from horae.core.run.overlap import ActiveRun, judge_overlap
+from horae.core.run.verdict import Dependency, OtherRun, StartFacts, StartVerdict, judge_start
+from horae.core.run.waiting_reason import WaitDetail, WaitingFor
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SLOT = NOW + timedelta(minutes=1)
@@ -21,30 +21,32 @@ AT = "2026-01-01T12:01:00Z"
 PLAINLY = f"starts at {AT} (in 1m)"
 COALESCED = "waits for run occ_1 (RUNNING) to end, and stands for all that wait"
 POLICIES: list[Any] = ["skip", "allow", "coalesce", "replace", Queue(), Queue(1)]
-NODE = Wait(WaitingFor.NODE, "no node is alive")
-HANDLER = Wait(WaitingFor.HANDLER, 'no live node has the task "x"')
-POOL = Wait(WaitingFor.POOL, 'the pool "db" is full (1 of 1)')
+NODE = WaitDetail(WaitingFor.NODE, "no node is alive")
+HANDLER = WaitDetail(WaitingFor.HANDLER, 'no live node has the task "x"')
+POOL = WaitDetail(WaitingFor.POOL, 'the pool "db" is full (1 of 1)')
 
 
 def other(
     name: str = "occ_1", state: RunState = RunState.RUNNING, *, lasted: str = "1h", stands: str = "", **more: Any
-) -> Other:
+) -> OtherRun:
     """A run of the same job; unless told otherwise it has lasted so long that it is taken to go on."""
     ago = {"1h": timedelta(hours=1), "1s": timedelta(seconds=1)}[lasted]
     about = {each: more.pop(each) for each in ("until", "is_stuck") if each in more}
     judged = state is RunState.PENDING and more.pop("judged", True)
     run = ActiveRun(name, state, NOW - ago, NOW - ago, judged=judged, **more)
-    return Other(run, stands or f"is {state}", NOW - ago, **about)
+    return OtherRun(run, stands or f"is {state}", NOW - ago, **about)
 
 
-def parked(minutes: int) -> Other:
+def parked(minutes: int) -> OtherRun:
     until = NOW + timedelta(minutes=minutes)
     return other("occ_1", RunState.PENDING, stands="waits for retry: retry 1", parked=True, until=until)
 
 
-def judged(policy: Any, *others: Other, slot: datetime = SLOT, retry: Retry | None = None, **facts: Any) -> Verdict:
+def judged(
+    policy: Any, *others: OtherRun, slot: datetime = SLOT, retry: Retry | None = None, **facts: Any
+) -> StartVerdict:
     settings = Settings(overlap=policy, retry=retry or Retry(3, "1m"))
-    return judge_start(settings, Facts(others, **facts), slot, slot, NOW)
+    return judge_start(settings, StartFacts(others, **facts), slot, slot, NOW)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -154,7 +156,7 @@ def test_a_thread_that_was_left_behind_counts_though_its_run_has_ended() -> None
 
 def test_under_recovery_all_a_run_behind_a_line_lines_up_instead_of_being_skipped() -> None:
     settings = Settings(overlap="skip", recovery="all")
-    facts = Facts([other("occ_1", RunState.PENDING, is_recovery=True)])
+    facts = StartFacts([other("occ_1", RunState.PENDING, is_recovery=True)])
     assert judge_start(settings, facts, SLOT, SLOT, NOW).text == f"lines up at {AT} behind run occ_1 (PENDING)"
 
 

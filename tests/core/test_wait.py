@@ -7,22 +7,31 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from horae.core.decision import decide
-from horae.core.lifecycle import RunState
-from horae.core.wait import Around, Holder, LiveNode, Pool, Requirements, WaitingRun, lacking_node, wait_of
-from horae.core.window import Window
+from horae.core.run.lifecycle import RunState
+from horae.core.run.waiting_reason import (
+    HoldingRun,
+    LiveNode,
+    PoolUse,
+    Requirements,
+    WaitFacts,
+    WaitingRun,
+    lacking_node,
+    wait_of,
+)
+from horae.core.window.decision import decide
+from horae.core.window.window import Window
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PENDING = WaitingRun("occ_1", "a", RunState.PENDING, None, NOW, NOW)
 NODE = LiveNode("n", frozenset({"x"}), 1)
-OTHERS = (Holder("occ_2", "b", RunState.RUNNING), Holder("occ_3", "c", RunState.RUNNING))
+OTHERS = (HoldingRun("occ_2", "b", RunState.RUNNING), HoldingRun("occ_3", "c", RunState.RUNNING))
 LATER = NOW + timedelta(minutes=1)
 PLAIN = Requirements(timezone="UTC")
 """Of a job without a window."""
 
 
 def told(run: WaitingRun, **around: object) -> str | None:
-    found = wait_of(run, Around(NOW, **around))  # type: ignore[arg-type]
+    found = wait_of(run, WaitFacts(NOW, **around))  # type: ignore[arg-type]
     return None if found is None else f"{found.reason}: {found.detail}"
 
 
@@ -69,7 +78,7 @@ def test_a_run_waits_for_its_window_where_that_chose_its_time_and_else_for_the_t
     run = replace(PENDING, stored="window", scheduled_time=NOW, requires=Requirements(window=window, timezone="UTC"))
 
     def reason(at: datetime, **other: object) -> str:
-        found = wait_of(replace(run, not_before=at, chosen_time=at, **other), Around(NOW))  # type: ignore[arg-type]
+        found = wait_of(replace(run, not_before=at, chosen_time=at, **other), WaitFacts(NOW))  # type: ignore[arg-type]
         assert found is not None
         return str(found.reason)
 
@@ -117,10 +126,10 @@ def test_a_due_run_waits_for_a_node_then_for_its_handlers_then_for_room() -> Non
 
 def test_a_full_pool_names_its_holders_to_readers_who_may_know_them() -> None:
     run = needing("x", pool="db")
-    around = {"nodes": [NODE], "pools": {"db": Pool(2, OTHERS)}}
+    around = {"nodes": [NODE], "pools": {"db": PoolUse(2, OTHERS)}}
     assert told(run, **around) == 'pool: the pool "db" is full (2 of 2: occ_2 of b, RUNNING; occ_3 of c, RUNNING)'
     assert told(run, **around, names_others=False) == 'pool: the pool "db" is full (2 of 2)'
-    assert told(run, nodes=[NODE], pools={"db": Pool(3, OTHERS)}) is None
+    assert told(run, nodes=[NODE], pools={"db": PoolUse(3, OTHERS)}) is None
 
 
 def test_dependencies_are_named_to_readers_who_may_know_them() -> None:
@@ -135,7 +144,7 @@ def test_dependencies_are_named_to_readers_who_may_know_them() -> None:
 
 
 def test_of_many_runs_a_few_are_named() -> None:
-    many = tuple(Holder(f"occ_{n}", "a", RunState.RUNNING) for n in range(5))
+    many = tuple(HoldingRun(f"occ_{n}", "a", RunState.RUNNING) for n in range(5))
     found = told(needing("x", max_concurrent=5), nodes=[NODE], running={"a": many}, names_others=False)
     assert found is not None
     assert found.endswith("occ_2 of a, RUNNING and 2 more)")

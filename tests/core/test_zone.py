@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 import pytest
 import tzdata
 
-from horae.core import tzif
-from horae.core.instant import FIRST, LAST, instant
-from horae.core.zone import REACH, TZDATA_VERSION, UTC_ZONE, Zone, zone, zone_names
+from horae.core.time import zone_file
+from horae.core.time.instant import FIRST, LAST, instant
+from horae.core.time.zone import LARGEST_OFFSET_GAP, TZDATA_VERSION, UTC_ZONE, Zone, zone, zone_names
 from horae.errors import HoraeError, UnknownZone
 
 FILES = Path(str(tzdata.__file__)).parent / "zoneinfo"
@@ -59,7 +59,7 @@ def test_the_instants_of_a_wall_time_are_those_that_show_it(name: str) -> None:
             wall = change.at + change.before + chance.randrange(-7200, 7200)
             found = clocks.instants(wall)
             assert all(utc + clocks.offset_at(utc) == wall for utc in found)
-            offsets = {clocks.offset_at(wall + shift) for shift in range(-REACH, REACH, 600)}
+            offsets = {clocks.offset_at(wall + shift) for shift in range(-LARGEST_OFFSET_GAP, LARGEST_OFFSET_GAP, 600)}
             assert set(found) == {wall - offset for offset in offsets if clocks.offset_at(wall - offset) == offset}
 
 
@@ -73,7 +73,7 @@ def offsets_in_order(clocks: Zone, seconds: list[int]) -> list[int]:
 
 
 def test_threads_that_meet_in_a_new_zone_all_see_true_offsets() -> None:
-    data = tzif.parse((FILES / "Europe" / "Dublin").read_bytes())
+    data = zone_file.parse((FILES / "Europe" / "Dublin").read_bytes())
     seconds = [2_000_000_000 + step * 400_000_000 for step in range(40)]
     expected = [zone("Europe/Dublin").offset_at(second) for second in seconds]
     interval = sys.getswitchinterval()
@@ -101,7 +101,7 @@ def test_no_two_offsets_of_a_zone_lie_further_apart_than_the_searches_assume() -
     for name in zone_names():
         clocks = zone(name)
         for change in clocks.transitions(FIRST, LISTED[1]):
-            assert abs(change.after - change.before) < REACH, name
+            assert abs(change.after - change.before) < LARGEST_OFFSET_GAP, name
 
 
 def test_the_same_name_gives_the_same_zone_object() -> None:
@@ -164,7 +164,7 @@ def test_the_data_s_version_is_told() -> None:
     ],
 )
 def test_the_rule_at_a_file_s_end_gives_each_year_s_changes(text: str, year: int, expected: list[str]) -> None:
-    rule = tzif.parse_rule(text, 0)
+    rule = zone_file.parse_rule(text, 0)
     assert [instant(at).isoformat()[:16] for at, _ in rule.transitions(year)] == expected
 
 
@@ -176,7 +176,7 @@ def test_a_zone_that_stopped_changing_has_no_later_changes() -> None:
 
 def test_a_rule_that_is_longer_than_a_catalog_keeps_is_refused_with_that_reason() -> None:
     longest = f"{'X' * 20}-1{'Y' * 18},M3.5.0/02:00:00,M10.5.0"
-    assert len(longest) == tzif.LONGEST_RULE == 64
+    assert len(longest) == zone_file.LONGEST_RULE == 64
     assert zone(longest).key == longest
     with pytest.raises(UnknownZone, match="at most 64 characters") as refused:
         zone("X" + longest)

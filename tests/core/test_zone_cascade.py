@@ -11,11 +11,11 @@ import pytest
 from tests.store.catalogs import sqlite_place
 
 from horae import Cron, Every, Horae, Iso8601
-from horae.core.jobtable import job_file_toml, read_job_file
-from horae.core.zone import ruled, zone
+from horae.core.time.zone import rule_zone, zone
 from horae.declarative import Scheduler
 from horae.declarative.host import host_zone
 from horae.errors import InvalidJobFile, UnknownZone
+from horae.formats.toml.job_file import job_file_toml, read_job_file
 
 BERLIN = "CET-1CEST,M3.5.0,M10.5.0/3"
 FILE = """
@@ -130,7 +130,7 @@ def test_a_posix_rule_is_a_zone_of_its_own() -> None:
      "CET-1CEST,J0,J300", "CET-1CEST,M3.5.0/999,M10.5.0", "CET-99CEST,M3.5.0,M10.5.0", "<", ","],
 )  # fmt: skip
 def test_what_is_no_rule_or_might_be_meant_as_a_name_is_no_zone(text: str) -> None:
-    assert ruled(text) is None
+    assert rule_zone(text) is None
     with pytest.raises(UnknownZone):
         zone(text)
 

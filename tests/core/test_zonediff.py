@@ -14,14 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tier import examples
 
-from horae.core import zonediff
-from horae.core.custom import Custom
-from horae.core.interval import Every, Iso8601
-from horae.core.schedule import Cron, Once, Schedule
-from horae.core.tzif import parse
-from horae.core.window import Window
-from horae.core.zone import Zone, zone
-from horae.core.zonediff import Reread, Spoken, ZoneMove, first_difference, is_opaque, on_clocks, zone_moves, zones_of
+from horae.core.change import zone_data
+from horae.core.change.zone_data import (
+    OwnedSpan,
+    RereadSchedule,
+    ZoneMove,
+    first_difference,
+    is_opaque,
+    on_clocks,
+    zone_moves,
+    zones_of,
+)
+from horae.core.schedule.custom import Custom
+from horae.core.schedule.interval import Every, Iso8601
+from horae.core.schedule.schedules import Cron, Once, Schedule
+from horae.core.time.zone import Zone, zone
+from horae.core.time.zone_file import parse
+from horae.core.window.window import Window
 from horae.errors import InvalidIso8601, UnknownZone
 
 NOW = datetime(2027, 1, 11, 9, 0, tzinfo=UTC)
@@ -234,9 +243,9 @@ def test_a_slot_belongs_to_the_version_that_speaks_for_it() -> None:
     schedule, find = Cron("0 9 * * *", "Europe/Berlin"), as_though(Europe_Berlin="Europe/Moscow")
     begin, until = NOW, NOW + timedelta(days=3)
     seven = datetime(2027, 1, 12, 7, tzinfo=UTC)
-    late = zone_moves("job", schedule, None, find, seven, until, spoken=Spoken(since=seven)).moves
+    late = zone_moves("job", schedule, None, find, seven, until, spoken=OwnedSpan(since=seven)).moves
     assert [told(each)[0] for each in late] == ["vanishes", "moved", "moved"]
-    early = zone_moves("job", schedule, None, find, begin, seven, spoken=Spoken(last=seven)).moves
+    early = zone_moves("job", schedule, None, find, begin, seven, spoken=OwnedSpan(last=seven)).moves
     assert [told(each) for each in early] == [("appears", "2027-01-12T09:00", None, "01-12T06:00Z")]
 
 
@@ -247,7 +256,7 @@ def test_times_without_an_offset_are_read_on_the_other_clocks_too() -> None:
         return datetime(2027, 1, day, hour, tzinfo=UTC)
 
     def found(before: Schedule, after: Schedule) -> list[ZoneMove]:
-        reread = Reread(after, ("Europe/Berlin",))
+        reread = RereadSchedule(after, ("Europe/Berlin",))
         return list(zone_moves("job", before, None, find, NOW, NOW + timedelta(days=5), reread=reread).moves)
 
     (once,) = found(Once(at(8)), Once(at(6)))
@@ -288,7 +297,7 @@ def test_the_first_moment_at_which_clocks_differ_is_found() -> None:
 def test_of_too_many_slots_the_first_are_compared_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = Cron("*/5 * * * *", "Asia/Kolkata")
     find = as_though(Asia_Kolkata="Asia/Kathmandu")
-    monkeypatch.setattr(zonediff, "MOST_SLOTS", 1_000)
+    monkeypatch.setattr(zone_data, "MOST_SLOTS", 1_000)
     found = zone_moves("job", schedule, None, find, NOW, NOW + timedelta(days=30))
     assert found.is_cut
     assert NOW < found.until < NOW + timedelta(days=4)

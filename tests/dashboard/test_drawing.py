@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from horae.desk.shapes import Calendar, Coming, Day, Outcome, Run
-from horae.desk.sights import Bar
+from horae.api.responses.catalog_responses import Bar
+from horae.api.responses.job_responses import Calendar, Coming, Day, Outcome, Run
 from horae.errors import InvalidTime
 from horae.web.pages.job import day_bounds
 from horae.web.pictures.charts import DOWN, UP, columns, dots, share

@@ -7,25 +7,25 @@ from datetime import UTC, datetime
 
 import pytest
 
-from horae.control.preview import jobs_of, read_schedule
-from horae.core.jobtable import read_job_file
-from horae.ddl.parsing import parse
-from horae.desk.asking import AskPreview
-from horae.desk.schedules import previewed
-from horae.desk.shapes import Calendar, Day
+from horae.api.handlers.schedules import previewed
+from horae.api.requests import PreviewSchedule
+from horae.api.responses.job_responses import Calendar, Day
 from horae.errors import HoraeError, InvalidCron
-from horae.web.pages.explore import EXAMPLES, day_place, effect_text, laid_out, lines_of
-from horae.web.pictures.caret import Fault, fault_of, offered_zones
-from horae.web.pictures.saying import ways
+from horae.formats.sql.parser import parse
+from horae.formats.toml.job_file import read_job_file
+from horae.services.preview.preview import jobs_of, read_schedule
+from horae.web.pages.explore import EXAMPLES, day_place, effect_text, lines_of, preview_view
+from horae.web.pictures.caret import ScheduleFault, fault_of, offered_zones
+from horae.web.pictures.schedule_text import ways
 from horae.web.pictures.trace import trace_of
 from horae.web.pictures.yearmap import level_of, year_map
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 
 
-def fault(text: str, **given: str) -> Fault:
+def fault(text: str, **given: str) -> ScheduleFault:
     with pytest.raises(HoraeError) as caught:
-        previewed(AskPreview(text=text, **given), NOW)  # type: ignore[arg-type]  # texts only
+        previewed(PreviewSchedule(text=text, **given), NOW)  # type: ignore[arg-type]  # texts only
     return fault_of(caught.value, text)
 
 
@@ -83,15 +83,15 @@ def test_letters_that_turn_text_around_do_not_do_so_in_a_fault() -> None:
 
 
 def test_the_next_starts_have_their_places_in_the_day_and_the_wait_between() -> None:
-    found = laid_out(previewed(AskPreview(text="0 */6 * * *", count=4), NOW), {"text": "0 */6 * * *"})
+    found = preview_view(previewed(PreviewSchedule(text="0 */6 * * *", count=4), NOW), {"text": "0 */6 * * *"})
     assert [each.clock for each in found.starts] == ["18:00", "00:00", "06:00", "12:00"]
     assert [each.wait for each in found.starts] == [21_600.0] * 4
     assert found.starts[0].left == 178.5
 
 
 def test_a_clock_change_stands_with_the_start_that_follows_it() -> None:
-    asked = AskPreview(text="30 2 * * *", timezone="Europe/Brussels", count=12, gap="skip")
-    found = laid_out(previewed(asked, NOW), {"text": "30 2 * * *", "timezone": "Europe/Brussels"})
+    asked = PreviewSchedule(text="30 2 * * *", timezone="Europe/Brussels", count=12, gap="skip")
+    found = preview_view(previewed(asked, NOW), {"text": "30 2 * * *", "timezone": "Europe/Brussels"})
     touched = [each for each in found.starts if each.effects]
     assert [each.date for each in touched] == ["2026-03-30"]
     assert "is skipped" in touched[0].effects[0]
@@ -114,8 +114,8 @@ def test_a_file_of_several_lines_is_counted_without_comments() -> None:
 
 @pytest.mark.parametrize(("title", "values"), EXAMPLES)
 def test_every_example_can_be_shown(title: str, values: Mapping[str, str]) -> None:
-    found = previewed(AskPreview(**values, year=2026), NOW)  # type: ignore[arg-type]  # texts only
-    laid = laid_out(found, values)
+    found = previewed(PreviewSchedule(**values, year=2026), NOW)  # type: ignore[arg-type]  # texts only
+    laid = preview_view(found, values)
     assert title
     assert len(laid.starts) == 10
     assert laid.year is not None
@@ -154,7 +154,7 @@ LINE = "0 */6 * * * @win(around,4h) @dist(normal) @only(between=08:00-18:00) nam
 
 
 def test_a_trace_has_every_draw_in_its_place_and_one_that_was_chosen() -> None:
-    found = previewed(AskPreview(text=LINE, at=datetime(2026, 3, 21, 18, tzinfo=UTC)), NOW)
+    found = previewed(PreviewSchedule(text=LINE, at=datetime(2026, 3, 21, 18, tzinfo=UTC)), NOW)
     assert found.trace is not None
     drawn = trace_of(found.trace)
     assert drawn.has_window
@@ -173,7 +173,7 @@ def test_a_trace_has_every_draw_in_its_place_and_one_that_was_chosen() -> None:
 )
 def test_every_distribution_has_a_curve_inside_its_picture(kind: str) -> None:
     text = f"0 0 * * * @win(after,1h) @dist({kind}) name=a command=b"
-    found = previewed(AskPreview(text=text, at=datetime(2026, 3, 21, tzinfo=UTC)), NOW)
+    found = previewed(PreviewSchedule(text=text, at=datetime(2026, 3, 21, tzinfo=UTC)), NOW)
     assert found.trace is not None
     points = [tuple(map(float, point.split(","))) for point in trace_of(found.trace).curve.split()]
     assert all(0 <= x <= 100 and 0 <= y <= 100 for x, y in points)
@@ -181,7 +181,7 @@ def test_every_distribution_has_a_curve_inside_its_picture(kind: str) -> None:
 
 
 def test_without_a_window_there_is_nothing_to_draw_but_the_slot() -> None:
-    found = previewed(AskPreview(text="0 6 * * *", at=datetime(2026, 3, 21, 6, tzinfo=UTC)), NOW)
+    found = previewed(PreviewSchedule(text="0 6 * * *", at=datetime(2026, 3, 21, 6, tzinfo=UTC)), NOW)
     assert found.trace is not None
     drawn = trace_of(found.trace)
     assert not drawn.has_window

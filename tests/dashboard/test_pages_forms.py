@@ -6,45 +6,47 @@ from datetime import UTC, datetime
 
 import pytest
 
-from horae.ddl.parsing import parse
-from horae.desk.asking import AskPreview, ListAudit, ListRuns
-from horae.desk.persons import Token, User
-from horae.desk.sights import AuditRow, Node, Nodes, Setting
+from horae.api.requests import ListAudit, ListRuns, PreviewSchedule
+from horae.api.responses.catalog_responses import AuditRow, Node, Nodes, Setting
+from horae.api.responses.people_responses import Token, User
 from horae.errors import InvalidInput, InvalidTime
-from horae.web.forms import form_fields, question, safe_next
+from horae.formats.sql.parser import parse
+from horae.web.forms import form_fields, read_form_request, safe_next
 from horae.web.pages.audit import actor_of, shown_row
 from horae.web.pages.console import EXAMPLES
-from horae.web.pages.nodes import MOST_HANDLERS, in_order
-from horae.web.pages.people import membership, passes, person, revoking
+from horae.web.pages.nodes import MOST_HANDLERS, node_views
+from horae.web.pages.people import revoke_grant_statement, revoke_role_statement, token_views, user_view
 from horae.web.pages.settings import shown_setting, value_text
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_address_becomes_a_question_without_what_it_does_not_say() -> None:
-    asked = question(ListRuns, {"job": " etl ", "state": "", "since": "2026-03-01T09:00", "theme": "dark"}, limit=50)
+    asked = read_form_request(
+        ListRuns, {"job": " etl ", "state": "", "since": "2026-03-01T09:00", "theme": "dark"}, limit=50
+    )
     assert asked == ListRuns(job="etl", since=datetime(2026, 3, 1, 9, tzinfo=UTC), limit=50)
 
 
 def test_a_time_with_an_offset_keeps_it() -> None:
-    asked = question(ListRuns, {"until": "2026-03-01T09:00:00+01:00"})
+    asked = read_form_request(ListRuns, {"until": "2026-03-01T09:00:00+01:00"})
     assert asked.until is not None
     assert asked.until.astimezone(UTC).hour == 8
 
 
 def test_what_is_no_time_is_refused_by_name() -> None:
     with pytest.raises(InvalidTime, match='Invalid since "yesterday"') as caught:
-        question(ListRuns, {"since": "yesterday"})
+        read_form_request(ListRuns, {"since": "yesterday"})
     assert caught.value.hint
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "named"),
-    [(ListAudit, {"before": "x"}, "before"), (AskPreview, {"text": "* * * * *", "year": "0"}, "year")],
+    [(ListAudit, {"before": "x"}, "before"), (PreviewSchedule, {"text": "* * * * *", "year": "0"}, "year")],
 )
 def test_a_field_that_cannot_be_read_is_named(kind: type[ListAudit], given: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
-        question(kind, given)
+        read_form_request(kind, given)
 
 
 # ---- the door --------------------------------------------------------------------------------------------------------
@@ -109,14 +111,14 @@ def node(name: str | None, state: str, **given: object) -> Node:
 
 def test_living_nodes_come_first_with_how_long_they_have_been_silent() -> None:
     nodes = [node("b", "DEAD"), node(None, "ALIVE"), node("c", "SILENT"), node("a", "ALIVE", running=4, slots=4)]
-    shown = in_order(Nodes(nodes=nodes, now="2026-03-01T09:01:00Z"))
+    shown = node_views(Nodes(nodes=nodes, now="2026-03-01T09:01:00Z"))
     assert [each.title for each in shown] == ["a", "anonymous node", "c", "b"]
     assert shown[0].silence == 10
     assert [each.is_full for each in shown] == [True, False, False, False]
 
 
 def test_a_node_with_many_handlers_shows_some_and_counts_the_rest() -> None:
-    shown = in_order(
+    shown = node_views(
         Nodes(nodes=[node("a", "ALIVE", handlers=[f"h{n:02}" for n in range(30)])], now="2026-03-01T09:01:00Z")
     )
     assert len(shown[0].handlers) == MOST_HANDLERS
@@ -174,7 +176,7 @@ def test_what_somebody_has_comes_with_the_statement_that_takes_it_back() -> None
         grants=['EXECUTE JOB ON JOB "a-b"', "CREATE JOB"],
         created_at=None,
     )
-    shown = person(user, "kate")
+    shown = user_view(user, "kate")
     assert not shown.is_me
     statements = [each.revoke for each in (*shown.roles, *shown.grants)]
     assert statements == [
@@ -187,8 +189,8 @@ def test_what_somebody_has_comes_with_the_statement_that_takes_it_back() -> None
 
 
 def test_a_name_with_quotes_in_it_stays_one_name() -> None:
-    assert len(parse(membership('a"; DROP JOB x; --', "kate"))) == 1
-    assert len(parse(revoking("CREATE JOB", 'k"; DROP JOB x; --'))) == 1
+    assert len(parse(revoke_role_statement('a"; DROP JOB x; --', "kate"))) == 1
+    assert len(parse(revoke_grant_statement("CREATE JOB", 'k"; DROP JOB x; --'))) == 1
 
 
 def token(token_id: str, **given: object) -> Token:
@@ -199,7 +201,7 @@ def token(token_id: str, **given: object) -> Token:
 def test_tokens_that_open_something_come_first() -> None:
     old = token("1", is_live=False, expires_at="2026-02-01T00:00:00Z")
     gone = token("2", is_live=False, revoked_at="2026-02-01T00:00:00Z")
-    assert [each.state for each in passes([old, gone, token("3")])] == ["LIVE", "EXPIRED", "REVOKED"]
+    assert [each.state for each in token_views([old, gone, token("3")])] == ["LIVE", "EXPIRED", "REVOKED"]
 
 
 @pytest.mark.parametrize(("title", "statement"), EXAMPLES)

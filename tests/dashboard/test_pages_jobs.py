@@ -14,7 +14,7 @@ from tests.dashboard.test_rendering import HOSTILE, Elements
 from tests.web.serving import Served, serving
 
 from horae import Cron, Every, Horae, Window
-from horae.web.rendering import job_url
+from horae.web.page_renderer import job_url
 
 PAGE_BUDGET = 100_000
 

@@ -13,12 +13,12 @@ from tests.dashboard.test_pages_jobs import harmless, page
 from tests.dashboard.test_rendering import HOSTILE
 from tests.web.serving import PASSWORD, Served, serving
 
+from horae.api.responses.plan_responses import Load, Loads
 from horae.core.access import Grant, Privilege
-from horae.core.jobtable import check_job_file
-from horae.core.tomltext import key_text
-from horae.desk.plans import Load, Loads
 from horae.errors import InvalidInput, InvalidJobFile
-from horae.web.pages.plan import Typed, faults_of
+from horae.formats.toml.job_file import check_job_file
+from horae.formats.toml.text import key_text
+from horae.web.pages.plan import PlanForm, faults_of
 from horae.web.pictures.plan import HEIGHT, file_fault, load_picture
 
 TEXT = """
@@ -268,5 +268,5 @@ def test_where_nothing_runs_nothing_is_drawn() -> None:
 
 
 def test_a_form_is_read_with_the_lines_that_were_typed() -> None:
-    typed = Typed.of({"definitions": "a\r\nb\rc\n", "prune": "1", "horizon": " ", "reason": " why "})
-    assert typed == Typed("a\nb\nc\n", "", prune=True, reason="why")
+    typed = PlanForm.of({"definitions": "a\r\nb\rc\n", "prune": "1", "horizon": " ", "reason": " why "})
+    assert typed == PlanForm("a\nb\nc\n", "", prune=True, reason="why")

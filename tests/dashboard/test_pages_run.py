@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from horae.desk.shapes import Attempt, Output, Report, Run, Task
-from horae.web.pages.run import OUTPUT_SHOWN, chosen_try, outcomes, tail, tries
+from horae.api.responses.job_responses import Attempt, Output, Report, Run, Task
+from horae.web.pages.run import OUTPUT_SHOWN, attempt_views, chosen_attempt, outcomes, tail
 from horae.web.pages.runs import first_line, origin_text, row_of
-from horae.web.pictures.gantt import NARROWEST, Bar, chart, labelled, ticks
+from horae.web.pictures.gantt import NARROWEST, GanttBar, chart, labelled, ticks
 from horae.web.pictures.letters import pretty, readable, visible, without_escapes
 
 BEGIN = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
@@ -151,9 +151,9 @@ def test_an_axis_has_a_few_round_places_from_its_beginning_to_its_end(seconds: f
 
 
 def test_a_label_stands_beside_its_bar_where_no_other_bar_is() -> None:
-    wide = Bar("attempt", "SUCCESS", 0, 100, "", "1 s")
-    left = Bar("attempt", "SUCCESS", 0, 30, "", "1 s")
-    right = Bar("attempt", "SUCCESS", 96, 4, "", "1 s")
+    wide = GanttBar("attempt", "SUCCESS", 0, 100, "", "1 s")
+    left = GanttBar("attempt", "SUCCESS", 0, 30, "", "1 s")
+    right = GanttBar("attempt", "SUCCESS", 96, 4, "", "1 s")
     assert labelled([wide])[0].label_at is None
     first, second = labelled([left, right])
     assert (first.label_at, first.label_anchor) == (30, "start")
@@ -162,7 +162,7 @@ def test_a_label_stands_beside_its_bar_where_no_other_bar_is() -> None:
 
 def test_two_labels_never_share_a_gap_that_holds_only_one() -> None:
     first, second = labelled(
-        [Bar("attempt", "FAILED", 0, 45, "", "1: 1.5 s"), Bar("attempt", "FAILED", 58, 42, "", "2: 1.5 s")]
+        [GanttBar("attempt", "FAILED", 0, 45, "", "1: 1.5 s"), GanttBar("attempt", "FAILED", 58, 42, "", "2: 1.5 s")]
     )
     assert first.label_at == 45
     assert second.label_at is None
@@ -178,23 +178,23 @@ def test_output_is_that_of_what_runs_else_of_what_went_wrong_else_of_what_ended_
     now = "2026-03-01T09:00:20Z"
 
     def chosen(*tasks: Task) -> str:
-        found = chosen_try(tries(report(*tasks), now), None)
+        found = chosen_attempt(attempt_views(report(*tasks), now), None)
         assert found is not None
         return found.title
 
     assert chosen(done, failed, going) == "going, attempt 1"
     assert chosen(done, failed) == "bad, attempt 2"
     assert chosen(done, task("later", attempt(1, 2, 9.5))) == "later, attempt 1"
-    assert chosen_try((), None) is None
-    asked = tries(report(done, failed, going), now)
-    assert chosen_try(asked, asked[0].attempt_id) is asked[0]
-    assert chosen_try(asked, "attempt_of_another_run") is not None
+    assert chosen_attempt((), None) is None
+    asked = attempt_views(report(done, failed, going), now)
+    assert chosen_attempt(asked, asked[0].attempt_id) is asked[0]
+    assert chosen_attempt(asked, "attempt_of_another_run") is not None
 
 
 def test_an_attempt_that_runs_has_taken_as_long_as_it_is_now() -> None:
-    found = tries(report(task("one", attempt(1, 2, None, "RUNNING"))), "2026-03-01T09:00:12Z")
+    found = attempt_views(report(task("one", attempt(1, 2, None, "RUNNING"))), "2026-03-01T09:00:12Z")
     assert found[0].seconds == 10
-    lost = tries(report(task("one", attempt(1, 2, None, "LOST"))), "2026-03-01T09:00:12Z")
+    lost = attempt_views(report(task("one", attempt(1, 2, None, "LOST"))), "2026-03-01T09:00:12Z")
     assert lost[0].seconds is None
 
 
@@ -210,7 +210,7 @@ def test_a_page_brings_the_end_of_long_output_and_says_that_it_is_not_all() -> N
 
 
 def test_an_attempt_that_failed_has_its_traceback_without_what_is_meant_for_a_terminal() -> None:
-    found = tries(report(task("bad", attempt(1, 1, 2, "FAILED"), attempt(2, 3, 4))), "2026-03-01T09:00:12Z")
+    found = attempt_views(report(task("bad", attempt(1, 1, 2, "FAILED"), attempt(2, 3, 4))), "2026-03-01T09:00:12Z")
     assert [each.trace for each in found] == ["Traceback:\n  <b>", ""]
 
 

@@ -13,7 +13,7 @@ from tests.dashboard.test_pages_jobs import harmless, page
 from tests.dashboard.test_rendering import HOSTILE
 from tests.web.serving import Served, serving
 
-from horae.web.rendering import versions_url
+from horae.web.page_renderer import versions_url
 
 
 @pytest.fixture(scope="module")

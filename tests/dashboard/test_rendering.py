@@ -10,9 +10,19 @@ import pytest
 from markupsafe import Markup
 from starlette.requests import Request
 
-from horae.core.lifecycle import AttemptState, JobState, RunState, TaskState
-from horae.web import rendering, wording
-from horae.web.rendering import address, api, environment, job_url, render, run_url, static, time_element, wanted
+from horae.core.run.lifecycle import AttemptState, JobState, RunState, TaskState
+from horae.web import page_renderer, words
+from horae.web.page_renderer import (
+    address,
+    api,
+    environment,
+    job_url,
+    render,
+    requested_parts,
+    run_url,
+    static,
+    time_element,
+)
 from horae.web.statics import FOLDER, digest
 
 HOSTILE = (
@@ -26,7 +36,7 @@ HOSTILE = (
     "' onmouseover='alert(1)",
     "… 日本語",
 )
-TEMPLATES = sorted(rendering.TEMPLATES.glob("*.html"))
+TEMPLATES = sorted(page_renderer.TEMPLATES.glob("*.html"))
 BLOCKS = re.compile(r"{%.*?%}|{#.*?#}|{{.*?}}", re.DOTALL)
 
 
@@ -105,8 +115,8 @@ def test_a_time_is_told_in_utc_where_no_script_runs() -> None:
 
 
 def test_a_page_is_told_which_of_its_parts_are_asked_for_again() -> None:
-    assert wanted(request_for(x_fragment="head history")) == frozenset({"head", "history"})
-    assert wanted(request_for()) is None
+    assert requested_parts(request_for(x_fragment="head history")) == frozenset({"head", "history"})
+    assert requested_parts(request_for()) is None
 
 
 # ---- templates -------------------------------------------------------------------------------------------------------
@@ -148,7 +158,7 @@ def test_a_template_has_no_inline_style_script_or_handler_and_asks_no_other_serv
 
 
 def test_a_template_compiles_and_draws_only_signs_that_there_are() -> None:
-    symbols = set(re.findall(r'<symbol id="i-([\w-]+)"', (rendering.TEMPLATES / "symbols.html").read_text()))
+    symbols = set(re.findall(r'<symbol id="i-([\w-]+)"', (page_renderer.TEMPLATES / "symbols.html").read_text()))
     for path in TEMPLATES:
         environment().get_template(path.name)
         text = path.read_text()
@@ -168,17 +178,17 @@ def test_a_static_file_takes_nothing_from_elsewhere() -> None:
 
 @pytest.mark.parametrize("states", [RunState, TaskState, AttemptState, JobState], ids=lambda states: states.__name__)
 def test_states_of_one_kind_can_be_told_apart_without_their_colours(states: type[RunState]) -> None:
-    symbols = (rendering.TEMPLATES / "symbols.html").read_text()
-    signs = [wording.glyph(state) for state in states]
+    symbols = (page_renderer.TEMPLATES / "symbols.html").read_text()
+    signs = [words.glyph(state) for state in states]
     assert len(set(signs)) == len(signs)
-    assert len({wording.label(state) for state in states}) == len(signs)
-    assert all(wording.tone(state) in wording.TONES for state in states)
+    assert len({words.label(state) for state in states}) == len(signs)
+    assert all(words.tone(state) in words.TONES for state in states)
     assert all(f'id="i-{sign}"' in symbols for sign in signs)
 
 
 def test_a_state_that_nobody_knows_is_still_shown() -> None:
-    assert wording.label("QUITE_NEW") == "Quite new"
-    assert wording.tone("QUITE_NEW") in wording.TONES
+    assert words.label("QUITE_NEW") == "Quite new"
+    assert words.tone("QUITE_NEW") in words.TONES
 
 
 @pytest.mark.parametrize(
@@ -198,14 +208,14 @@ def test_a_state_that_nobody_knows_is_still_shown() -> None:
     ],
 )
 def test_a_length_is_told_in_at_most_two_units(seconds: float | None, text: str) -> None:
-    assert wording.length_text(seconds) == text
+    assert words.length_text(seconds) == text
 
 
 def test_numbers_and_ids_are_told_shortly() -> None:
-    assert wording.amount(1_234_567) == "1\u202f234\u202f567"
-    assert wording.plural(1, "run") == "1 run"
-    assert wording.plural(2, "retry", "retries") == "2 retries"
-    assert wording.short_id("occ_9eface5f-8dbf-5345") == "occ_9eface5f"
+    assert words.amount(1_234_567) == "1\u202f234\u202f567"
+    assert words.plural(1, "run") == "1 run"
+    assert words.plural(2, "retry", "retries") == "2 retries"
+    assert words.short_id("occ_9eface5f-8dbf-5345") == "occ_9eface5f"
 
 
 # ---- colours ---------------------------------------------------------------------------------------------------------
@@ -218,7 +228,7 @@ THEMES = {
 }
 GROUNDS = ("paper", "surface", "sunken", "raised")
 TEXTS = [(text, ground) for text in ("ink", "soft", "accent", "brass", "bad") for ground in GROUNDS]
-TONED = [(text, f"{tone}-wash") for tone in wording.TONES for text in (tone, "ink")]
+TONED = [(text, f"{tone}-wash") for tone in words.TONES for text in (tone, "ink")]
 INVERTED = [("accent-ink", "accent"), ("paper", "ink"), ("ink", "accent-wash"), ("accent", "accent-wash")]
 MARKS = [(f"{tone}-mark", "surface") for tone in ("ok", "run", "warn", "bad", "stop", "miss")]
 LINES = [("line-strong", ground) for ground in ("surface", "raised")] + [("brass-mark", "surface")]

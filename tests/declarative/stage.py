@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from horae.core.duration import DurationLike, parse_duration
+from horae.core.time.duration import DurationLike, parse_duration
 from horae.declarative import Registration, Scheduler, SchedulerEvent, TaskEvent, TaskState, read_state
 from horae.testing import Faults, Simulation
 

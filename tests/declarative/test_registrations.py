@@ -17,7 +17,7 @@ import pytest
 from tests.declarative.place import EVERY, GOOD, MINUTE, Place, callback
 
 from horae.core.declarative import job_name, task_name
-from horae.core.ids import checked_name
+from horae.core.job.ids import checked_name
 from horae.declarative import (
     CronExpressionInvalidError,
     InvalidRegistrationError,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.declarative.stage import ALWAYS, Stage, at, play, standings
 
-from horae.core.declarative import Standing
+from horae.core.declarative import RegistrationStatus
 from horae.declarative import Registration
 
 # ---- what was missed -------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_every_task_is_told_apart_when_a_scheduler_begins() -> None:
         "new": "new",
         "gone": "absent",
     }
-    assert set(found.values()) == {str(each) for each in Standing}
+    assert set(found.values()) == {str(each) for each in RegistrationStatus}
 
 
 @pytest.mark.parametrize(

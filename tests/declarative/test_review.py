@@ -20,7 +20,7 @@ from horae.declarative import (
     read_state,
 )
 from horae.errors import Conflict, InvalidInput, InvalidName, StoreMissing, StoreRefused
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 
 
 async def nothing() -> None: ...

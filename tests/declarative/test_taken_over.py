@@ -9,8 +9,8 @@ import pytest
 from tests.declarative.stage import Stage, play
 
 from horae.core.declarative import declared_spec
-from horae.core.job import JobSpec
-from horae.core.schedule import Cron
+from horae.core.job.definition import JobSpec
+from horae.core.schedule.schedules import Cron
 
 
 def registered_elsewhere(name: str) -> JobSpec:

@@ -15,11 +15,12 @@ from tests.declarative.trace_lives import explained, lived
 from tests.declarative.trace_recorder import record
 from tests.tier import examples
 
-from horae.core import declarative, occurrence
-from horae.core.declarative import Standing
-from horae.core.schedule import Cron
+from horae.core import declarative
+from horae.core.declarative import RegistrationStatus
+from horae.core.run import due
+from horae.core.schedule.schedules import Cron
 from horae.declarative import registrations
-from horae.store import declaring
+from horae.store.catalog.jobs import declarations
 
 LIVES = 25
 """In one chunk."""
@@ -53,16 +54,20 @@ def test_a_life_is_the_same_whenever_it_is_lived() -> None:
         assert record(number) == record(number)
 
 
-def _never_run_made_up(standing: Standing, cursor: datetime | None, attempted: datetime | None, now: datetime) -> Any:
+def _never_run_made_up(
+    standing: RegistrationStatus, cursor: datetime | None, attempted: datetime | None, now: datetime
+) -> Any:
     if attempted is None and cursor is not None:
         return cursor
-    return declarative.owed_after(standing, cursor, attempted, now)
+    return declarative.catch_up_cursor(standing, cursor, attempted, now)
 
 
-def _nothing_made_up(standing: Standing, cursor: datetime | None, attempted: datetime | None, now: datetime) -> Any:
-    if standing is Standing.PRESERVED:
+def _nothing_made_up(
+    standing: RegistrationStatus, cursor: datetime | None, attempted: datetime | None, now: datetime
+) -> Any:
+    if standing is RegistrationStatus.PRESERVED:
         return now.replace(microsecond=0)
-    return declarative.owed_after(standing, cursor, attempted, now)
+    return declarative.catch_up_cursor(standing, cursor, attempted, now)
 
 
 def _repeated_minutes_once(expression: str, **values: Any) -> Cron:
@@ -72,9 +77,9 @@ def _repeated_minutes_once(expression: str, **values: Any) -> Cron:
 @pytest.mark.parametrize(
     ("module", "name", "wrong"),
     [
-        (declaring, "owed_after", _never_run_made_up),
-        (declaring, "owed_after", _nothing_made_up),
-        (occurrence, "superseded", lambda active, retry: ()),
+        (declarations, "catch_up_cursor", _never_run_made_up),
+        (declarations, "catch_up_cursor", _nothing_made_up),
+        (due, "superseded", lambda active, retry: ()),
         (registrations, "Cron", _repeated_minutes_once),
     ],
     ids=["never run, made up", "nothing made up", "retries beside due minutes", "repeated minutes once"],

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from horae.app.horae import Horae
-from horae.control.doctor import examine
-from horae.core.lifecycle import JobState, RunState
-from horae.demo.history import Past
+from horae.core.run.lifecycle import JobState, RunState
+from horae.demo.history import DemoHistory
 from horae.demo.world import EXTERNAL_JOB, EXTERNAL_NAME
-from horae.store.port import JobRecord, RunRecord
+from horae.services.doctor.doctor import examine
+from horae.store.protocols.store import JobRecord, RunRecord
 
 NOW = datetime(2026, 11, 18, 14, 20, tzinfo=UTC)
 """A Wednesday, some weeks after Europe and America put their clocks back; twenty past nine in New York."""
@@ -38,7 +38,7 @@ def make(folder: Path, days: float) -> Made:
     shares: list[float] = []
 
     async def lived() -> Made:
-        past = Past(folder, days=days, clock=lambda: NOW, tell=shares.append)
+        past = DemoHistory(folder, days=days, clock=lambda: NOW, tell=shares.append)
         app = (await past.live()).app
         try:
             jobs = {job.name: job for job in await app.jobs()}

@@ -6,9 +6,9 @@ from collections import Counter
 from datetime import datetime
 
 from horae import Horae, Schedule
-from horae.core.lifecycle import RUNS, TASK_RUNS
+from horae.core.run.lifecycle import RUNS, TASK_RUNS
 from horae.events import AttemptStarted, RunStarted
-from horae.store.port import Origin, RunRecord
+from horae.store.protocols.store import Origin, RunRecord
 
 
 class Witness:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from horae import Cancelled, Run
-from horae.security.concealing import is_concealed
+from horae.security.concealment import is_concealed
 
 
 def speak(run: Run) -> dict[str, Any]:

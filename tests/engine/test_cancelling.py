@@ -11,7 +11,7 @@ import pytest
 from tests.engine.world import GUARD, attempts, clock, ended, only_report, only_run, simulate, states, tasks
 
 from horae import Every, Horae, Run, Window
-from horae.core import ids
+from horae.core.job import ids
 from horae.errors import InvalidIdentifier, RunNotFound
 from horae.events import RunAbandoned
 from horae.testing.simulation import Simulation

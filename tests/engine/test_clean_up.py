@@ -10,14 +10,14 @@ import pytest
 from tests.engine.world import GUARD, attempts, clock, ended, only_report, only_run, simulate, tasks, until
 
 from horae import Every, Horae, Retry
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.testing.simulation import Simulation
 
 
-def stopped(app: Horae, how: str) -> Report:
+def stopped(app: Horae, how: str) -> RunReport:
     """The report of the run of 01:00 that was cancelled at 01:05, or whose time was over then."""
 
-    async def body(sim: Simulation) -> Report:
+    async def body(sim: Simulation) -> RunReport:
         await sim.advance("65m")
         if how == "cancel":
             await app.cancel((await only_run(app)).run_id)
@@ -134,7 +134,7 @@ def test_a_sync_clean_up_in_a_thread_has_its_turn_too(tmp_path: Path) -> None:
     def cleanup() -> str:
         return "clean"
 
-    async def main() -> Report:
+    async def main() -> RunReport:
         async with asyncio.timeout(GUARD), app:
             run_id = await app.trigger("a")
             await until(begun.is_set)

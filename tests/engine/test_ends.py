@@ -10,14 +10,14 @@ import pytest
 from tests.engine.world import simulate
 
 from horae import Cron, Every, Horae, HoraeError, Retry, Window
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.events import HookFailed, NodeBuried, RunEnded, RunPassed, RunReleased
 from horae.testing.simulation import Simulation
 
 HOURLY = Cron("0 * * * *")
 
 
-def line(report: Report) -> str:
+def line(report: RunReport) -> str:
     return f"{report.run.job_name} {report.outcome} {report.run.reason}"
 
 
@@ -26,7 +26,7 @@ def test_on_complete_is_called_for_runs_that_never_started() -> None:
     told: list[str] = []
 
     @app.on_complete
-    def ended(report: Report) -> None:
+    def ended(report: RunReport) -> None:
         told.append(line(report))
 
     never = asyncio.Event()
@@ -78,7 +78,7 @@ def test_a_hook_that_a_crash_cut_off_is_called_again_in_the_next_life() -> None:
     forever = asyncio.Event()
 
     @app.on_complete
-    async def ended(report: Report) -> None:
+    async def ended(report: RunReport) -> None:
         told.append(report.run.run_id)
         if len(told) == 1:
             await forever.wait()
@@ -102,7 +102,7 @@ def test_a_hook_asks_for_states() -> None:
     told: list[str] = []
 
     @app.on_complete(states={"FAILED"})
-    def failed(report: Report) -> None:
+    def failed(report: RunReport) -> None:
         told.append(line(report))
 
     @app.job("good", HOURLY)
@@ -127,10 +127,10 @@ def test_states_that_no_run_ends_in_are_refused_with_those_there_are(states: Any
 
 def test_a_run_whose_job_was_dropped_with_its_history_is_told_from_its_notice() -> None:
     app = Horae("sqlite://")
-    told: list[Report] = []
+    told: list[RunReport] = []
 
     @app.on_complete
-    def ended(report: Report) -> None:
+    def ended(report: RunReport) -> None:
         told.append(report)
 
     never = asyncio.Event()

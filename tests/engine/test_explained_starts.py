@@ -11,8 +11,8 @@ import pytest
 from tests.engine.world import GUARD, after, oldest_first, simulate, until
 
 from horae import Cron, Every, Horae, Queue, Retry, Run, Window
-from horae.control.queries import Queries
-from horae.core.instant import rfc3339
+from horae.core.time.instant import rfc3339
+from horae.services.queries import Queries
 from horae.testing.simulation import Simulation
 
 

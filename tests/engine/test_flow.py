@@ -10,7 +10,7 @@ import pytest
 from tests.engine.world import attempts, offsets, only_report, simulate, tasks
 
 from horae import Every, Horae, Retry, Run
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.testing.simulation import Simulation
 
 
@@ -31,8 +31,8 @@ def failing(seconds: float = 0.0) -> Callable[[], Any]:
     return work
 
 
-def outcome(app: Horae, advance: str = "90m") -> Report:
-    async def body(sim: Simulation) -> Report:
+def outcome(app: Horae, advance: str = "90m") -> RunReport:
+    async def body(sim: Simulation) -> RunReport:
         await sim.advance(advance)
         return await only_report(app)
 
@@ -132,7 +132,7 @@ def test_cancelling_the_run_gives_a_cleanup_its_turn() -> None:
     job.task(name="long")(working(600, log, "long"))
     job.task(name="cleanup", failure="continue")(working(1, log, "cleanup"))
 
-    async def body(sim: Simulation) -> Report:
+    async def body(sim: Simulation) -> RunReport:
         await sim.advance("61m")
         (run,) = await app.runs()
         await app.cancel(run.run_id)

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.world import START, after, clock, oldest_first, only_report, only_run, simulate, tasks
 
 from horae import Every, Horae, Retry, Run
-from horae.core import ids
+from horae.core.job import ids
 from horae.testing.simulation import Simulation
 
 

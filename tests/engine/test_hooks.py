@@ -12,7 +12,7 @@ import pytest
 from tests.engine.world import only_run, simulate, tasks
 
 from horae import Every, Horae, Retry, Run
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.events import HookFailed
 from horae.logs import JsonFormatter, TextFormatter
 from horae.testing.simulation import Simulation
@@ -22,10 +22,10 @@ def test_sync_and_async_hooks_are_called_once_in_order_around_the_tasks() -> Non
     app = Horae("sqlite://")
     told: list[str] = []
 
-    async def before(report: Report) -> None:
+    async def before(report: RunReport) -> None:
         told.append(f"start {report.outcome}")
 
-    def done(report: Report) -> None:
+    def done(report: RunReport) -> None:
         told.append(f"complete {report.outcome}")
 
     @app.on_start
@@ -33,7 +33,7 @@ def test_sync_and_async_hooks_are_called_once_in_order_around_the_tasks() -> Non
         told.append("app start")
 
     @app.on_complete
-    async def app_done(report: Report) -> None:
+    async def app_done(report: RunReport) -> None:
         told.append(f"app complete {report.run.job_name}")
 
     @app.job("a", Every("1h"), retry=Retry(1, "1m"), on_start=before, on_complete=done)
@@ -51,7 +51,7 @@ def test_sync_and_async_hooks_are_called_once_in_order_around_the_tasks() -> Non
 
 def test_on_complete_is_given_the_whole_report_whatever_the_outcome() -> None:
     app = Horae("sqlite://")
-    told: list[Report] = []
+    told: list[RunReport] = []
     etl = app.job("etl", Every("1h"), on_complete=told.append)
 
     @etl.task(retry=Retry(1, "30s"))
@@ -83,10 +83,10 @@ def test_a_hook_that_fails_is_announced_and_the_run_and_other_hooks_go_on(asynch
     told: list[str] = []
     app.on_error(failed.append)
 
-    def bad(report: Report) -> None:
+    def bad(report: RunReport) -> None:
         raise RuntimeError(f"bad at {report.outcome}")
 
-    async def bad_too(report: Report) -> None:
+    async def bad_too(report: RunReport) -> None:
         bad(report)
 
     hook = bad_too if asynchronous else bad
@@ -117,7 +117,7 @@ def test_a_hook_that_wants_to_end_the_program_is_only_a_hook_that_fails(error: B
     failed: list[Any] = []
     app.on_error(failed.append)
 
-    async def bad(report: Report) -> None:
+    async def bad(report: RunReport) -> None:
         raise error
 
     @app.job("a", Every("1h"), on_start=bad, on_complete=bad)
@@ -131,18 +131,18 @@ def test_a_hook_that_wants_to_end_the_program_is_only_a_hook_that_fails(error: B
     assert [each.hook for each in failed] == ["on_start", "on_complete"] * 2
 
 
-def look_up(report: Report) -> None:
+def look_up(report: RunReport) -> None:
     raise AttributeError("no rows in the report") from ValueError("rows were never counted")
 
 
-async def look_up_later(report: Report) -> None:
+async def look_up_later(report: RunReport) -> None:
     look_up(report)
 
 
 @pytest.mark.parametrize("hook", [look_up, look_up_later])
 @pytest.mark.parametrize("which", ["on_start", "on_complete"])
 def test_a_hook_that_fails_is_logged_with_its_name_and_where_it_failed(
-    which: str, hook: Callable[[Report], Any], caplog: pytest.LogCaptureFixture
+    which: str, hook: Callable[[RunReport], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Horae("sqlite://")
     hooks: dict[str, Any] = {which: hook}
@@ -254,7 +254,7 @@ def test_the_first_task_waits_for_on_start_but_nothing_waits_for_on_complete() -
         await asyncio.sleep(120)
         told.append("prepared")
 
-    async def slow(report: Report) -> None:
+    async def slow(report: RunReport) -> None:
         await asyncio.sleep(7200)
         told.append("told")
 
@@ -271,7 +271,7 @@ def test_the_first_task_waits_for_on_start_but_nothing_waits_for_on_complete() -
 
 def test_on_complete_is_called_for_a_run_that_was_cancelled_while_it_ran() -> None:
     app = Horae("sqlite://")
-    told: list[Report] = []
+    told: list[RunReport] = []
 
     @app.job("a", Every("1h"), on_complete=told.append)
     async def work() -> None:

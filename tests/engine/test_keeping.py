@@ -12,11 +12,11 @@ import pytest
 from tests.engine.world import after, only_report, only_run, simulate, states
 
 from horae import Every, Horae, Run
-from horae.config.loading import load_configuration, parse_configuration
-from horae.engine.tuning import checked_system, parse_tuning, retuned
+from horae.config.loader import load_configuration, parse_configuration
+from horae.engine.limits import checked_system, parse_tuning, retuned
 from horae.errors import InvalidPolicy
 from horae.events import HeartbeatLate, NodeBuried, RunReleased, TrailSealed
-from horae.security.trail import verify
+from horae.security.audit.verification import verify
 from horae.testing.simulation import Simulation
 
 AWAKE = {"heartbeat": 5.0, "reap_every": 5.0, "sweep_every": 10.0}

@@ -13,7 +13,7 @@ from tests.engine.world import offsets, simulate, states
 
 from horae import Cron, Every, Horae, Run
 from horae.errors import InvalidDefinition, InvalidPolicy
-from horae.store.port import Admission, Origin
+from horae.store.protocols.store import Admission, Origin
 from horae.testing.simulation import Simulation
 
 

@@ -14,7 +14,6 @@ import pytest
 from tests.engine.world import GUARD, START, ended
 
 from horae import Cron, Every, Horae, HoraeError, Once, Run
-from horae.control.commands import ADMITTED_AT_ONCE, Commands
 from horae.errors import (
     Conflict,
     InvalidDefinition,
@@ -25,6 +24,7 @@ from horae.errors import (
     JobNotFound,
     NodeNameTaken,
 )
+from horae.services.commands import ADMITTED_AT_ONCE, Commands
 
 
 def make(tmp_path: Path, **options: Any) -> Horae:

@@ -11,7 +11,7 @@ import pytest
 from tests.store.databases import Databases
 
 from horae import Every, Horae, Run
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.errors import StoreUnavailable
 
 PATIENCE = 60.0
@@ -71,14 +71,14 @@ def ending_task(url: str, *, times: int) -> Callable[[Run], Any]:
     return work
 
 
-def outcome(url: str, work: Callable[[Run], Any], **policies: Any) -> tuple[Report, list[int]]:
+def outcome(url: str, work: Callable[[Run], Any], **policies: Any) -> tuple[RunReport, list[int]]:
     """The report of one run of it, and what it wrote."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE effects (attempt INTEGER)")
     app = Horae(url, settings={"tee": False})
     app.job("a", Every("1d"), **policies)(work)
 
-    async def main() -> Report:
+    async def main() -> RunReport:
         async with app:
             run = await app.trigger("a")
             return await asyncio.wait_for(app.wait(run.run_id), PATIENCE)
@@ -88,7 +88,7 @@ def outcome(url: str, work: Callable[[Run], Any], **policies: Any) -> tuple[Repo
         return report, [row[0] for row in connection.execute("SELECT attempt FROM effects").fetchall()]
 
 
-def attempts(report: Report) -> list[str]:
+def attempts(report: RunReport) -> list[str]:
     return [str(attempt.state) for task in report.tasks for attempt in task.attempts]
 
 

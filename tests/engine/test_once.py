@@ -180,7 +180,11 @@ def test_of_many_scheduled_at_once_the_one_that_is_wrong_is_told_alone() -> None
             app.schedule("good too", Once(after("1h")), task="remind"),
         ]
         answers = await asyncio.gather(*wanted, return_exceptions=True)
-        assert [type(each).__name__ for each in answers] == ["Defined", "InvalidDefinition", "Defined"]
+        assert [type(each).__name__ for each in answers] == [
+            "DefinitionResult",
+            "InvalidDefinition",
+            "DefinitionResult",
+        ]
         await sim.advance("2h")
 
     simulate(app, body)

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.world import after, clock, offsets, oldest_first, only_run, reports, simulate, states, tasks
 
 from horae import Cron, Every, Horae, HoraeError, Run, Window
-from horae.core import ids
+from horae.core.job import ids
 from horae.errors import Conflict, InvalidInput, InvalidTime, JobNotFound, RunNotFound
 from horae.testing.simulation import Simulation
 

@@ -11,8 +11,8 @@ from tests.engine import operation_walks as walks
 from tests.engine.world import simulate, states
 
 from horae import Every, Horae, Queue
-from horae.core.lifecycle import JobState, RunState
-from horae.core.policy import OVERLAPS
+from horae.core.job.policies import OVERLAPS
+from horae.core.run.lifecycle import JobState, RunState
 from horae.testing.simulation import Simulation
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()

@@ -10,9 +10,9 @@ from tests.engine.test_keeping import AWAKE
 from tests.engine.world import only_run, simulate
 
 from horae import Every, Horae
-from horae.control.doctor import examine
-from horae.control.overrun_facts import overlong_now
 from horae.events import RunOverlong
+from horae.services.doctor.doctor import examine
+from horae.services.explain.overrun_facts import overlong_now
 from horae.testing.simulation import Simulation
 
 

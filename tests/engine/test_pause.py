@@ -9,7 +9,7 @@ from tests.engine.world import simulate
 from tests.observing.exposition import parse
 
 from horae import Cron, Horae
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.events import RunPassed
 from horae.testing.simulation import Simulation
 
@@ -25,7 +25,7 @@ def test_a_day_of_a_paused_minutely_job_is_two_rows_two_events_and_two_calls(
     app.events.listen(passed.append, RunPassed)
 
     @app.on_complete(states={"SKIPPED"})
-    def ended(report: Report) -> None:
+    def ended(report: RunReport) -> None:
         called.append(report.run.reason)
 
     @app.job("a", MINUTELY)

@@ -16,12 +16,12 @@ from tests.cli.inside import inside
 from tests.engine.world import until
 
 from horae import Horae
-from horae.engine import publisher
-from horae.engine.publisher import HeadPublisher, post_head
-from horae.engine.tuning import checked_system, parse_tuning
+from horae.engine import audit_publisher
+from horae.engine.audit_publisher import HeadPublisher, post_head
+from horae.engine.limits import checked_system, parse_tuning
 from horae.errors import InvalidInput, InvalidPolicy
 from horae.events import HeadUnpublished, TrailSealed
-from horae.security.head_file import SeenHead, append_heads, read_heads
+from horae.security.audit.head_file import SeenHead, append_heads, read_heads
 
 PATIENCE = 60.0
 FIRST, SECOND = SeenHead("2026-01-01T00:00:00Z", 1, "a1" * 32), SeenHead("2026-01-01T00:00:10Z", 2, "b2" * 32)
@@ -180,7 +180,7 @@ def test_a_webhook_that_never_answers_is_given_up_and_keeps_the_file_from_nothin
 ) -> None:
     file = tmp_path / "heads"
     # The deadline is the file's too, which may be slow: only the webhook's own is brief.
-    monkeypatch.setattr(publisher, "post_head", lambda url, head, timeout: post_head(url, head, 0.1))
+    monkeypatch.setattr(audit_publisher, "post_head", lambda url, head, timeout: post_head(url, head, 0.1))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         failed = published(file, f"{address}/{SECRET}", FIRST, SECOND)

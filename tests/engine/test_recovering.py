@@ -9,7 +9,7 @@ import pytest
 from tests.engine.world import clock, offsets, oldest_first, shown, simulate, states
 
 from horae import Bounded, Cron, Every, Horae, Run
-from horae.core import ids
+from horae.core.job import ids
 from horae.events import RunPassed
 from horae.testing.simulation import Simulation
 

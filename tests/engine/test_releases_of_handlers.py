@@ -10,10 +10,10 @@ import pytest
 from tests.engine.world import after, oldest_first, shown
 
 from horae import Every, Horae, Queue, Retry, Run, Window
-from horae.control.doctor import examine
-from horae.control.wait_facts import stuck_now
-from horae.core.job import JobSpec, TaskSpec
+from horae.core.job.definition import JobSpec, TaskSpec
 from horae.events import HandlerMissing
+from horae.services.doctor.doctor import examine
+from horae.services.explain.wait_facts import stuck_now
 from horae.testing.simulation import Simulation
 
 

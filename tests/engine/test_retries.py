@@ -9,8 +9,8 @@ import pytest
 from tests.engine.world import after, attempts, clock, offsets, only_report, only_run, simulate, states
 
 from horae import Every, Horae, Retry, Run
-from horae.core.ids import attempt_id
-from horae.core.policy import parse_retry
+from horae.core.job.ids import attempt_id
+from horae.core.job.policies import parse_retry
 from horae.events import RunEnded, RunParked
 from horae.testing.simulation import Simulation
 

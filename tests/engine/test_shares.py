@@ -13,8 +13,8 @@ from tests.store.catalogs import Place, sqlite_place
 
 from horae import Horae, Run
 from horae.core.access import Grant, Privilege
-from horae.core.interval import Every
-from horae.core.job import JobSpec, TaskSpec
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.schedule.interval import Every
 from horae.testing.clock import ManualClock
 from horae.testing.simulation import Simulation
 

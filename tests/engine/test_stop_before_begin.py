@@ -9,17 +9,17 @@ from typing import Any
 from tests.engine.world import GUARD, ended, until
 
 from horae import Horae
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.engine.engine import Engine
 from horae.events import RunAbandoned, RunStarted
 
 
-def stopped_at_once(app: Horae) -> tuple[Report, Engine, list[RunAbandoned]]:
+def stopped_at_once(app: Horae) -> tuple[RunReport, Engine, list[RunAbandoned]]:
     """The report of a run that is stopped in the turn of the event loop in which its first task would begin."""
     abandoned: list[RunAbandoned] = []
     app.events.listen(abandoned.append, RunAbandoned)
 
-    async def main() -> tuple[Report, Engine]:
+    async def main() -> tuple[RunReport, Engine]:
         engine = await app.open()
         loop = asyncio.get_running_loop()
 
@@ -73,7 +73,7 @@ def test_a_run_that_is_stopped_before_its_preparation_begins_gives_its_place_bac
     worked: list[str] = []
     app = make(tmp_path, worked, on_start=lambda: worked.append("on_start"))
 
-    async def main() -> tuple[Report, Engine]:
+    async def main() -> tuple[RunReport, Engine]:
         engine = await app.open()
         try:
             prepare = engine.dispatcher._prepare

@@ -13,7 +13,7 @@ from tests.engine import process_tasks
 from tests.engine.world import GUARD, ended, expire, only_report, running, simulate, tasks, until
 
 from horae import Cancelled, Every, Horae, HoraeError, Retry, Run
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.testing.simulation import Simulation
 
 
@@ -102,11 +102,11 @@ def begun_first(work: Callable[[Run], Any], begun: threading.Event) -> Callable[
     return now
 
 
-def stopped_by_cancel(tmp_path: Path, work: Callable[[Run], Any]) -> Report:
+def stopped_by_cancel(tmp_path: Path, work: Callable[[Run], Any]) -> RunReport:
     app, begun = make(tmp_path), threading.Event()
     app.job("a", None, retry=Retry(3, "0s"))(begun_first(work, begun))
 
-    async def main() -> Report:
+    async def main() -> RunReport:
         async with app:
             run_id = await app.trigger("a")
             await until(begun.is_set)
@@ -145,7 +145,7 @@ def test_a_task_that_saw_a_shutdown_and_ends_is_put_back_and_done_again(
             await until(begun.is_set)
         return run_id
 
-    async def second(run_id: str) -> Report:
+    async def second(run_id: str) -> RunReport:
         async with app:
             return await ended(app, run_id)
 
@@ -192,7 +192,7 @@ def test_a_task_that_never_saw_the_shutdown_or_says_that_it_is_done_is_not_done_
         await shutdown
         return run_id
 
-    async def look(run_id: str) -> Report:
+    async def look(run_id: str) -> RunReport:
         try:
             return await app.report(run_id)
         finally:
@@ -219,7 +219,7 @@ def test_a_sibling_that_saw_the_failure_of_another_and_returns_is_cancelled(
         begun.wait(GUARD)
         raise ValueError("for good")
 
-    async def main() -> Report:
+    async def main() -> RunReport:
         async with app:
             return await ended(app, await app.trigger("a"))
 
@@ -239,7 +239,7 @@ def test_a_run_that_saw_that_another_replaces_it_and_returns_is_cancelled(tmp_pa
         wait_for_stop(run)
         return "half done"
 
-    async def main() -> list[Report]:
+    async def main() -> list[RunReport]:
         async with app:
             first = await app.trigger("a")
             await until(begun.is_set)
@@ -265,7 +265,7 @@ def test_a_task_timeout_stays_a_timeout_whatever_the_task_says(tmp_path: Path, *
                 run.done()
         return "value"
 
-    async def main() -> Report:
+    async def main() -> RunReport:
         async with running(app) as engine:
             run_id = await app.trigger("a")
             await until(begun.is_set)
@@ -290,7 +290,7 @@ def test_an_execution_timeout_ends_a_run_cancelled_unless_its_last_task_is_done(
         begun.set()
         return work(run)
 
-    async def main() -> Report:
+    async def main() -> RunReport:
         async with running(app) as engine:
             run_id = await app.trigger("a")
             await until(begun.is_set)
@@ -315,7 +315,7 @@ def test_the_same_holds_for_a_task_in_a_process_of_its_own(
     app, file = make(tmp_path), tmp_path / "told"
     app.job("a", None, isolation="process", payload={"file": str(file)})(work)
 
-    async def main() -> Report:
+    async def main() -> RunReport:
         async with app:
             run_id = await app.trigger("a")
             await until(file.exists)
@@ -336,7 +336,7 @@ def test_a_task_in_a_process_that_returns_at_shutdown_is_done_again(tmp_path: Pa
             await until(file.exists)
         return run_id
 
-    async def second(run_id: str) -> Report:
+    async def second(run_id: str) -> RunReport:
         async with app:
             return await ended(app, run_id)
 
@@ -389,7 +389,7 @@ def test_a_plain_function_whose_coroutine_begins_after_the_stop_is_cancelled(tmp
         go_on.wait(GUARD)
         return later()
 
-    async def main() -> Report:
+    async def main() -> RunReport:
         engine = await app.open()
         try:
             run_id = await app.trigger("a")

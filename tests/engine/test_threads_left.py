@@ -15,9 +15,9 @@ from tests.engine import process_tasks
 from tests.engine.world import GUARD, ended, expire, simulate, states, until
 
 from horae import Every, Horae, Retry, Run
-from horae.control.doctor import examine
 from horae.engine.engine import Engine
 from horae.events import NodeExpelled
+from horae.services.doctor.doctor import examine
 from horae.testing.simulation import Simulation
 
 

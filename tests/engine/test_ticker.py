@@ -10,7 +10,7 @@ from tests.engine.world import after, clock, simulate
 
 from horae import Cron, Every, Horae, Once
 from horae.app.ticker import Tick
-from horae.core import ids
+from horae.core.job import ids
 from horae.errors import JobNotFound
 from horae.testing.simulation import Simulation
 

@@ -14,10 +14,10 @@ from tests.engine import process_tasks
 from tests.engine.world import only_report, only_run, simulate
 
 from horae import Every, Horae, Retry
-from horae.engine.fault import LAST_LINES, Fault, Tail, fault_of
+from horae.engine.attempts.error_record import LAST_LINES, AttemptFault, OutputTail, fault_of
 from horae.events import AttemptEnded, RunEnded
+from horae.executors.outcome import LONGEST_TRACEBACK, failure_of
 from horae.logs import JsonFormatter, TextFormatter
-from horae.runners.outcome import LONGEST_TRACEBACK, failure_of
 from horae.testing.simulation import Simulation
 
 VALUE = "0123456789abcdefghij"
@@ -230,7 +230,7 @@ def test_a_secret_across_the_place_where_a_traceback_is_cut_is_not_told_by_half(
     error = raised(ValueError(f"{'x' * length}{VALUE}{'y' * LONGEST_TRACEBACK}"))
     failure = failure_of(error, asked=False, memory=0, secrets=[VALUE])
     fault = fault_of(error, [VALUE])
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, AttemptFault)
     for text in (fault.traceback or "", failure.traceback, failure.message):
         assert len(text) <= LONGEST_TRACEBACK + 10
         assert VALUE[:6] not in text
@@ -256,11 +256,11 @@ def test_a_long_traceback_keeps_its_end_which_names_the_error() -> None:
 def test_of_a_program_the_last_lines_are_kept_without_its_secrets_however_the_pieces_fall() -> None:
     text = "".join(f"line {number} {VALUE}\n" for number in range(500))
     for size in (1, 7, 100, len(text)):
-        tail = Tail([VALUE])
+        tail = OutputTail([VALUE])
         for start in range(0, len(text), size):
             tail.write(text[start : start + size])
         assert tail.text() == "".join(f"line {number} ***\n" for number in range(500 - LAST_LINES, 500))
-    endless = Tail()
+    endless = OutputTail()
     endless.write("x" * 10 * LONGEST_TRACEBACK)
     assert endless.text() == "x" * LONGEST_TRACEBACK
-    assert Tail().text() == ""
+    assert OutputTail().text() == ""

@@ -11,9 +11,9 @@ import pytest
 from tests.engine.world import after, simulate
 
 from horae import Cron, Every, Horae, Queue, Retry, Run, Window
-from horae.control.queries import Queries
-from horae.core.job import JobSpec, TaskSpec
-from horae.store.port import RunRecord
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.services.queries import Queries
+from horae.store.protocols.store import RunRecord
 from horae.testing.simulation import Simulation
 
 

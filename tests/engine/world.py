@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from horae import Horae
-from horae.core.duration import parse_duration
-from horae.core.report import Report, TaskRow
+from horae.core.report.report import RunReport, TaskRow
+from horae.core.time.duration import parse_duration
 from horae.engine.engine import Engine
-from horae.store.port import RunRecord
+from horae.store.protocols.store import RunRecord
 from horae.testing.simulation import Simulation, Started
 
 Answer = TypeVar("Answer")
@@ -70,15 +70,15 @@ async def only_run(app: Horae, job: str | None = None) -> RunRecord:
     return run
 
 
-async def reports(app: Horae, job: str | None = None) -> list[Report]:
+async def reports(app: Horae, job: str | None = None) -> list[RunReport]:
     return [await app.report(run.run_id) for run in await oldest_first(app, job)]
 
 
-async def only_report(app: Horae, job: str | None = None) -> Report:
+async def only_report(app: Horae, job: str | None = None) -> RunReport:
     return await app.report((await only_run(app, job)).run_id)
 
 
-def tasks(report: Report) -> dict[str, str]:
+def tasks(report: RunReport) -> dict[str, str]:
     return {task.name: str(task.state) for task in report.tasks}
 
 
@@ -94,7 +94,7 @@ GUARD = 60.0
 """Real seconds after which something never happens, however slow the machine is."""
 
 
-async def ended(app: Horae, run_id: str) -> Report:
+async def ended(app: Horae, run_id: str) -> RunReport:
     """The report of a run in an app on real time, once it has ended."""
     async with asyncio.timeout(GUARD):
         while (report := await app.report(run_id)).run.completed_at is None:

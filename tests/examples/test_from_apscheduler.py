@@ -19,8 +19,8 @@ from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from horae import Cron, Every, Horae, Iso8601, Window
-from horae.core.report import Report
-from horae.core.schedule import Schedule
+from horae.core.report.report import RunReport
+from horae.core.schedule.schedules import Schedule
 from horae.events import RunPassed
 from horae.testing.simulation import Simulation
 
@@ -212,10 +212,10 @@ def test_a_time_that_is_later_than_the_grace_is_missed_and_both_tell_of_it(sched
     passed: list[RunPassed] = []
     app.events.listen(passed.append, RunPassed)
 
-    missed: list[Report] = []
+    missed: list[RunReport] = []
 
     @app.on_complete(states={"MISSED"})
-    def tell(report: Report) -> None:
+    def tell(report: RunReport) -> None:
         missed.append(report)
 
     @app.job("a", Every("1h", start=START), recovery="none")
@@ -245,10 +245,10 @@ def test_what_is_beyond_max_instances_is_skipped_there_and_skipped_or_waits_here
     assert [each.code for each in told] == [EVENT_JOB_MAX_INSTANCES]
 
     app = Horae("sqlite://")
-    skipped: list[Report] = []
+    skipped: list[RunReport] = []
 
     @app.on_complete(states={"SKIPPED"})
-    def tell(report: Report) -> None:
+    def tell(report: RunReport) -> None:
         skipped.append(report)
 
     policies: dict[str, Any] = {"overlap": "skip"} if most == 1 else {"overlap": "allow", "max_concurrent": most}

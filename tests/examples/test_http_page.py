@@ -15,8 +15,8 @@ from tests.examples.pages import ROOT
 from tests.web.serving import Served, serving
 
 from horae import Cron, Horae, Run
-from horae.desk.operations import OPERATIONS
-from horae.web.openapi import refusals
+from horae.api.operations import OPERATIONS
+from horae.web.http.openapi import refusals
 
 PAGE = (ROOT / "docs" / "http.md").read_text()
 _BLOCKS = re.compile(r"^```console\n(.*?)^```\n(?:\n```json\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)

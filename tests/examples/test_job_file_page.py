@@ -13,9 +13,9 @@ from tests.engine.world import simulate, states
 from tests.examples.pages import ROOT
 
 from horae import Horae
-from horae.core.jobkeys import FILE, FILE_JOB, SETTINGS, TASK
-from horae.core.jobtable import JOB_FILE_SCHEMA, job_file_toml, read_job_file
 from horae.errors import InvalidJobFile
+from horae.formats.toml.job_file import JOB_FILE_SCHEMA, job_file_toml, read_job_file
+from horae.formats.toml.keys import FILE, FILE_JOB, SETTINGS, TASK
 from horae.testing.simulation import Simulation
 
 PAGE = (ROOT / "docs" / "jobs-toml.md").read_text()

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from horae.core.lifecycle import AttemptState, RunState, TaskState
-from horae.core.report import AttemptRow, RunRow, TaskRow, build_report
+from horae.core.report.report import AttemptRow, RunReportRow, TaskRow, build_report
+from horae.core.run.lifecycle import AttemptState, RunState, TaskState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
 TABLE = PAGE.partition("| in a report | is |\n|---|---|\n")[2].partition("\n\n")[0]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 ATTEMPT = AttemptRow("attempt_1", 1, AttemptState.FAILED, NOON, NOON + timedelta(seconds=2), "ValueError: x", "Trace")
 TASK = TaskRow("run_1", "load", TaskState.FAILED, attempts=(ATTEMPT,), reason="ValueError: x", result=3)
-RUN = RunRow(
+RUN = RunReportRow(
     "occ_1",
     "etl",
     RunState.FAILED,

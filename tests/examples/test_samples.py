@@ -17,14 +17,14 @@ from tests.examples.pages import ROOT
 
 from horae import Horae
 from horae.cli import main
-from horae.cli.arguments import build_parser
-from horae.cli.parsing import settled
-from horae.config.loading import parse_configuration
-from horae.core.jobtable import read_job_file
-from horae.core.krontab import parse_file
-from horae.core.lint import lint
-from horae.ddl.parsing import parse
+from horae.cli.arguments.commands import build_parser
+from horae.cli.arguments.parsers import with_watch_values
+from horae.config.loader import parse_configuration
 from horae.errors import InvalidJobFile
+from horae.formats.krontab.lint import lint
+from horae.formats.krontab.parser import parse_file
+from horae.formats.sql.parser import parse
+from horae.formats.toml.job_file import read_job_file
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FAULTY = ["docs/jobs-toml.md"]
@@ -68,7 +68,7 @@ def test_every_command_on_a_page_is_one() -> None:
         faults = io.StringIO()
         with contextlib.redirect_stderr(faults):
             try:
-                build_parser().parse_args(settled(words))
+                build_parser().parse_args(with_watch_values(words))
             except SystemExit:
                 pytest.fail(f"{page}: horae {shlex.join(words)}: {faults.getvalue()}")
 

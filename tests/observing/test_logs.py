@@ -64,7 +64,7 @@ def test_every_event_becomes_one_record_with_all_its_fields(event: Any, caplog: 
     record = one(caplog, event)
     assert record.name in ("horae.runs", "horae.engine", "horae.store")
     carried = {name: value for name, value in vars(record).items() if name.startswith("horae_")}
-    own = logs.CARRIED  # by the record's exc_text and exc_info
+    own = logs.ERROR_FIELDS  # by the record's exc_text and exc_info
     expected = {f"horae_{name}": value for name, value in event._asdict().items() if name not in own}
     assert carried == {**expected, "horae_event": type(event).__name__}
     message = record.getMessage()
@@ -245,7 +245,7 @@ def test_a_record_as_json_has_time_level_logger_message_event_and_fields(caplog:
 def test_every_event_can_be_shown_as_json(event: Any, caplog: pytest.LogCaptureFixture) -> None:
     line = shown(one(caplog, event))
     assert line["event"] == type(event).__name__
-    assert set(line["fields"]) == set(event._fields) - logs.CARRIED
+    assert set(line["fields"]) == set(event._fields) - logs.ERROR_FIELDS
 
 
 def test_times_among_the_fields_are_rfc_3339(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,10 +10,10 @@ import pytest
 from tests.observing.counting import CatalogTotals, counted
 from tests.observing.samples import SAMPLES, attempt, ended, started
 
-from horae.core.lifecycle import RunState
-from horae.core.overlap import WAITING_FOR_HANDLER, ActiveRun, judge_overlap, thread_reason
-from horae.core.policy import Overlap, Queue, Retry
-from horae.core.skip import skip_reason
+from horae.core.job.policies import Overlap, Queue, Retry
+from horae.core.run.lifecycle import RunState
+from horae.core.run.overlap import WAITING_FOR_HANDLER, ActiveRun, judge_overlap, thread_reason
+from horae.core.run.skip_reason import skip_reason
 from horae.events import RunPassed, StoreLost
 from horae.metrics import FAMILIES, LABEL_VALUES, Metrics
 

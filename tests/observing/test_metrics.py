@@ -8,8 +8,8 @@ import pytest
 from tests.observing.counting import CatalogTotals, counted
 from tests.observing.samples import RUN, SAMPLES, attempt, ended, sample, started
 
-from horae.core.lifecycle import ATTEMPTS, RUNS
-from horae.core.policy import RECOVERIES
+from horae.core.job.policies import RECOVERIES
+from horae.core.run.lifecycle import ATTEMPTS, RUNS
 from horae.events import (
     Claimed,
     EngineStarted,

@@ -11,10 +11,10 @@ from tests.scenarios.words import policy_of, schedule_of, split, work_of
 
 from horae import Horae, HoraeError
 from horae.app.builder import JobBuilder
-from horae.core.duration import parse_duration
-from horae.core.lifecycle import RUNS
+from horae.core.run.lifecycle import RUNS
+from horae.core.time.duration import parse_duration
 from horae.events import AttemptEnded, AttemptStarted, NodeBuried, RunEnded, RunParked, RunPassed
-from horae.store.port import RunRecord
+from horae.store.protocols.store import RunRecord
 from horae.testing.simulation import Simulation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

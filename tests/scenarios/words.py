@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from horae import Bounded, Cron, Every, Once, Queue, Retry, Run, Window
-from horae.core.duration import parse_duration
+from horae.core.time.duration import parse_duration
 
 Work = Callable[[Run], Awaitable[Any]]
 

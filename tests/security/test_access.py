@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from tests.security.vaults import Job, MemoryVault
 
-from horae.core.access import LOCAL, LOCAL_NAME, Grant, Needs, Principal, Privilege, missing_to_run, quoted
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.schedule import Cron
+from horae.core.access import LOCAL, LOCAL_NAME, Grant, OwnerRequirements, Principal, Privilege, missing_to_run, quoted
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.schedule.schedules import Cron
 from horae.errors import AccessDenied, IdentityRevoked, JobNotFound
-from horae.security.access import Gate, check_secret, identity
-from horae.store.board import VersionRecord
-from horae.store.port import JobRecord
-from horae.store.vault import Identity
+from horae.security.access import AccessChecker, check_secret, identity
+from horae.store.protocols.people import Identity
+from horae.store.protocols.reads import VersionRecord
+from horae.store.protocols.store import JobRecord
 
 P = Privilege
 CREATE, EXTERNAL = Grant(P.CREATE_JOB), Grant(P.EXECUTE_EXTERNAL_JOB)
@@ -49,8 +49,8 @@ def vault_with(*grants: Grant, roles: tuple[str, ...] = (), **flags: bool) -> Me
     return vault
 
 
-def gate(vault: MemoryVault, name: str = "alice") -> Gate:
-    return Gate(vault.kept, vault.people[name])
+def gate(vault: MemoryVault, name: str = "alice") -> AccessChecker:
+    return AccessChecker(vault.kept, vault.people[name])
 
 
 def refused(call: Coroutine[Any, Any, None]) -> AccessDenied:
@@ -107,15 +107,15 @@ def test_only_administrators_pass_where_only_they_may() -> None:
     error = refused(gate(vault).require_admin("list users"))
     assert str(error) == '"alice" may not list users: only administrators may'
     assert vault.events() == ["ACCESS_DENIED"]
-    asyncio.run(Gate(vault.kept, LOCAL).require_admin("list users"))
-    assert Gate(vault.kept, LOCAL).is_open
+    asyncio.run(AccessChecker(vault.kept, LOCAL).require_admin("list users"))
+    assert AccessChecker(vault.kept, LOCAL).is_open
 
 
 def test_only_the_owner_and_administrators_pass_where_no_grant_does() -> None:
     vault = vault_with()
     vault.add_user("bob", *(Grant(each) for each in P))
     asyncio.run(gate(vault).require_owner("nightly", "set its secret"))
-    asyncio.run(Gate(vault.kept, LOCAL).require_owner("none", "set its secret"))
+    asyncio.run(AccessChecker(vault.kept, LOCAL).require_owner("none", "set its secret"))
     error = refused(gate(vault, "bob").require_owner("nightly", "set its secret"))
     assert "only its owner and administrators may" in str(error)
     with pytest.raises(JobNotFound):
@@ -203,7 +203,7 @@ def test_another_users_job_cannot_be_altered_without_a_grant_and_locals_neither(
 
 
 def test_an_administrator_may_define_anything() -> None:
-    asyncio.run(Gate(MemoryVault().kept, LOCAL).define(spec(RICH, owner="bob", run_as="ghosts"), None))
+    asyncio.run(AccessChecker(MemoryVault().kept, LOCAL).define(spec(RICH, owner="bob", run_as="ghosts"), None))
 
 
 @pytest.mark.parametrize(("owner", "is_theirs"), [("alice", True), ("bob", False), (None, False)])
@@ -219,7 +219,7 @@ def test_the_name_of_a_dropped_job_is_free_for_its_last_owner_alone(owner: str |
     assert "somebody else's" in str(error)
     assert "ask an administrator" in str(error.hint)
     assert vault.events() == ["ACCESS_DENIED"]
-    asyncio.run(Gate(vault.kept, LOCAL).define(spec(), None))
+    asyncio.run(AccessChecker(vault.kept, LOCAL).define(spec(), None))
 
 
 def test_a_secret_that_is_not_there_yet_may_be_named_since_it_may_become_the_jobs_own() -> None:
@@ -295,7 +295,7 @@ def test_a_shared_secret_is_for_jobs_of_those_who_may_use_it() -> None:
 
 def test_a_grant_on_all_of_a_kind_is_as_good_as_one_on_each() -> None:
     everything = Principal("a", LOCAL.uuid, grants=frozenset(Grant(each) for each in P), roles=frozenset({"r"}))
-    needs = Needs("r", external=True, secrets=("x", "y"), connections=("z",))
+    needs = OwnerRequirements("r", external=True, secrets=("x", "y"), connections=("z",))
     assert missing_to_run(everything, "a", needs, roles=frozenset({"r"})) == ()
     assert missing_to_run(LOCAL, "local", needs, roles=frozenset({"r"})) == ()
 

@@ -10,13 +10,13 @@ from tests.security.test_on_stores import on
 from tests.store.catalogs import Place, minutely
 
 from horae.core.access import LOCAL, Grant, Privilege, user_uuid
-from horae.security.audit_key import seal_all
-from horae.security.findings import Kind
+from horae.security.audit.findings import FindingKind
+from horae.security.audit.key import seal_all
+from horae.security.audit.verification import TrailVerification, verify
 from horae.security.keys import Keyring
-from horae.security.trail import Verification, verify
-from horae.store import sealing
-from horae.store.catalog import Catalog
-from horae.store.work import Work
+from horae.store.catalog.catalog import Catalog
+from horae.store.catalog.people import audit_trail
+from horae.store.catalog.unit_of_work import UnitOfWork
 from horae.testing.clock import ManualClock
 
 KEYS = Keyring(b"k" * 32)
@@ -46,7 +46,7 @@ async def peopled(store: Catalog, clock: ManualClock) -> None:
     clock.advance(LATER)
 
 
-async def verified(store: Catalog) -> Verification:
+async def verified(store: Catalog) -> TrailVerification:
     return await verify(store)
 
 
@@ -54,7 +54,7 @@ async def verified(store: Catalog) -> Verification:
 @pytest.mark.parametrize("is_sealed", [False, True], ids=["just now", "and sealed over"])
 def test_rights_that_were_written_by_hand_are_found(place: Place, what: str, *, is_sealed: bool) -> None:
     clock = ManualClock()
-    found: list[Verification] = []
+    found: list[TrailVerification] = []
 
     async def body(store: Catalog) -> None:
         await peopled(store, clock)
@@ -67,7 +67,7 @@ def test_rights_that_were_written_by_hand_are_found(place: Place, what: str, *, 
 
     on(place, body, clock)
     (only,) = found[0].findings
-    assert only.kind is Kind.RIGHTS_CHANGED
+    assert only.kind is FindingKind.RIGHTS_CHANGED
     assert "no row tells of it" in only.message
 
 
@@ -116,13 +116,13 @@ def test_a_change_that_a_digest_knew_of_excuses_no_later_one(place: Place) -> No
         clock.advance("25s")
         for _ in range(2):
             (only,) = (await verified(store)).findings
-            assert only.kind is Kind.RIGHTS_CHANGED
+            assert only.kind is FindingKind.RIGHTS_CHANGED
             await seal_all(store, KEYS, 5000, thorough=False)
         # Nor does one that came later.
         await store.alter_user("ann", is_enabled=True, by="eve")
         await seal_all(store, KEYS, 5000)
         (only,) = (await verified(store)).findings
-        assert only.kind is Kind.RIGHTS_CHANGED
+        assert only.kind is FindingKind.RIGHTS_CHANGED
 
     on(place, body, clock)
 
@@ -168,12 +168,12 @@ def test_rights_that_nobody_changed_are_not_read_again(place: Place, monkeypatch
     clock = ManualClock()
     read: list[str] = []
 
-    async def counted(work: Work, events: Sequence[str]) -> tuple[str, int, list[tuple[int, str, str]]]:
+    async def counted(work: UnitOfWork, events: Sequence[str]) -> tuple[str, int, list[tuple[int, str, str]]]:
         read.append("rights")
         return await rights(work, events)
 
-    rights = sealing.read_rights
-    monkeypatch.setattr(sealing, "read_rights", counted)
+    rights = audit_trail.read_rights
+    monkeypatch.setattr(audit_trail, "read_rights", counted)
 
     async def body(store: Catalog) -> None:
         await peopled(store, clock)

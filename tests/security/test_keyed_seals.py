@@ -8,19 +8,19 @@ import pytest
 from tests.security.test_on_stores import NEW, OLD, lived, on, verified
 from tests.store.catalogs import Place
 
-from horae.core.trail import BEGINNING, row_digest, row_line, rows_digest, seal_digest
+from horae.core.audit import BEGINNING, row_digest, row_line, rows_digest, seal_digest
 from horae.errors import Conflict
-from horae.security.audit_key import audit_key, rewrap, seal_all
-from horae.security.findings import Kind
+from horae.security.audit.findings import FindingKind
+from horae.security.audit.key import audit_key, rewrap, seal_all
+from horae.security.audit.verification import TrailVerification, verify
 from horae.security.keys import Keyring, rotate
-from horae.security.trail import Verification, verify
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 
 KEYS = Keyring(OLD)
 
 
-def checked(place: Place, keyring: Keyring = KEYS) -> Verification:
-    found: list[Verification] = []
+def checked(place: Place, keyring: Keyring = KEYS) -> TrailVerification:
+    found: list[TrailVerification] = []
 
     async def body(store: Catalog) -> None:
         with suppress(Conflict):
@@ -72,14 +72,14 @@ def test_a_trail_that_was_written_anew_is_found_by_the_codes_of_its_seals(place:
     assert (found.ok, found.keyed, found.is_checked) == (True, found.seals, True)
     written_anew(place)
     assert verified(place).ok, "the plain chain alone does not tell"
-    assert {each.kind for each in checked(place).findings} == {Kind.SEALS_FORGED}
+    assert {each.kind for each in checked(place).findings} == {FindingKind.SEALS_FORGED}
 
 
 def test_seals_that_lost_their_codes_are_found_once_another_is_keyed(place: Place) -> None:
     noted(place, KEYS)
     place.sql("UPDATE sys.audit_seals SET mac = NULL WHERE seal_no = 2")
     (found,) = verified(place).findings
-    assert (found.kind, found.seal) == (Kind.SEALS_FORGED, 2)
+    assert (found.kind, found.seal) == (FindingKind.SEALS_FORGED, 2)
 
 
 def test_without_a_master_key_seals_are_unkeyed_and_the_plain_chain_is_verified_by_anybody(place: Place) -> None:
@@ -121,10 +121,10 @@ def test_codes_taken_from_all_seals_are_found_by_the_row_that_tells_of_the_key(p
     noted(place, KEYS)
     for statement in ("UPDATE sys.audit_seals SET mac = NULL", "DELETE FROM sys.audit_keys"):
         place.sql(statement)
-        assert {each.kind for each in verified(place).findings} == {Kind.SEALS_FORGED}, statement
+        assert {each.kind for each in verified(place).findings} == {FindingKind.SEALS_FORGED}, statement
     written_anew(place)
     noted(place, KEYS, 1)
-    assert Kind.SEALS_FORGED in {each.kind for each in checked(place).findings}
+    assert FindingKind.SEALS_FORGED in {each.kind for each in checked(place).findings}
 
 
 def test_nothing_is_sealed_without_a_code_once_there_is_an_audit_key(place: Place) -> None:
@@ -153,7 +153,7 @@ def test_a_trail_that_was_emptied_or_cut_off_is_found_without_a_head(place: Plac
     assert verified(place).ok
     for statement in CUTS[cut].split("; "):
         place.sql(statement)
-    assert Kind.TRAIL_CUT in {each.kind for each in verified(place).findings}
+    assert FindingKind.TRAIL_CUT in {each.kind for each in verified(place).findings}
 
 
 def test_an_emptied_trail_of_a_catalog_without_jobs_is_found_by_its_numbers(place: Place) -> None:
@@ -161,7 +161,7 @@ def test_an_emptied_trail_of_a_catalog_without_jobs_is_found_by_its_numbers(plac
     for table in ("audit_seals", "audit", "audit_heads"):
         place.sql(f"DELETE FROM sys.{table}")
     (found,) = verified(place).findings
-    assert found.kind is Kind.TRAIL_CUT
+    assert found.kind is FindingKind.TRAIL_CUT
     assert found.message.startswith("rows were given numbers up to")
 
 
@@ -175,8 +175,8 @@ def test_a_cut_is_found_also_after_a_node_went_on_and_sealed_what_it_wrote(
         place.sql(statement)
     noted(place, keyring)
     found = {each.kind for each in checked(place, keyring).findings}
-    expected = {Kind.RUNS_UNTOLD, *([Kind.TRAIL_CUT] if place.kind == "sqlite" else [])}
-    assert found >= expected | ({Kind.DEFINITIONS_CHANGED} if cut == "emptied" else set())
+    expected = {FindingKind.RUNS_UNTOLD, *([FindingKind.TRAIL_CUT] if place.kind == "sqlite" else [])}
+    assert found >= expected | ({FindingKind.DEFINITIONS_CHANGED} if cut == "emptied" else set())
 
 
 def test_a_trail_without_the_row_of_its_audit_key_was_cut(place: Place) -> None:

@@ -20,7 +20,7 @@ from tests.security.vaults import MemoryVault
 from horae.errors import SecretError
 from horae.security import keys
 from horae.security.keys import Keyring, generate_key, key_id, load_keyring, rotate
-from horae.store.vault import SecretRecord
+from horae.store.protocols.people import SecretRecord
 
 OLD, NEW, OTHER = bytes(range(32)), bytes(range(1, 33)), b"k" * 32
 names = st.text(min_size=1, max_size=20)

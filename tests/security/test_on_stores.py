@@ -13,19 +13,19 @@ import pytest
 from tests.store.catalogs import Place, minutely
 
 from horae.core.access import Grant, Principal, Privilege
-from horae.core.lifecycle import AttemptState, JobState
+from horae.core.run.lifecycle import AttemptState, JobState
 from horae.errors import AccessDenied, LoginFailed, SecretError
-from horae.security.access import Gate, identity
-from horae.security.findings import Kind
+from horae.security.access import AccessChecker, identity
+from horae.security.audit.findings import FindingKind
+from horae.security.audit.verification import TrailVerification, verify
 from horae.security.keys import Keyring, key_id, rotate
-from horae.security.passwords import Cost, hashed, login
-from horae.security.trail import Verification, verify
-from horae.store.catalog import Catalog
-from horae.store.port import AttemptEnd, Capacity, Settlement
+from horae.security.passwords import HashCost, hashed, login
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import AttemptEnd, Capacity, Settlement
 from horae.testing.clock import ManualClock
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")
-CHEAP = Cost(passes=1, memory=8, lanes=1)
+CHEAP = HashCost(passes=1, memory=8, lanes=1)
 OLD, NEW = b"o" * 32, b"n" * 32
 
 
@@ -41,8 +41,8 @@ def on(place: Place, body: Callable[[Catalog], Awaitable[None]], clock: ManualCl
     asyncio.run(whole())
 
 
-def verified(place: Place, head: str | None = None) -> Verification:
-    found: list[Verification] = []
+def verified(place: Place, head: str | None = None) -> TrailVerification:
+    found: list[TrailVerification] = []
 
     async def body(store: Catalog) -> None:
         found.append(await verify(store, head=head))
@@ -82,24 +82,27 @@ def test_a_catalog_that_lived_is_whole(place: Place) -> None:
 
 
 TAMPERING = [
-    ("UPDATE sys.audit SET actor = 'mallory' WHERE position = 4", Kind.ROWS_CHANGED),
-    ("UPDATE sys.audit SET details = NULL WHERE position = 4", Kind.ROWS_CHANGED),
-    ("DELETE FROM sys.audit WHERE position = 4", Kind.ROWS_GONE),
-    ("UPDATE sys.audit SET position = NULL WHERE position = 4", Kind.ROWS_MOVED),
-    ("UPDATE sys.audit SET position = 5000 WHERE position = 4", Kind.ROWS_MOVED),
-    ("UPDATE sys.audit_seals SET digest = previous WHERE seal_no = 2", Kind.SEALS_CHANGED),
-    ("UPDATE sys.audit_seals SET last_position = last_position - 1 WHERE seal_no = 2", Kind.SEALS_CHANGED),
-    ("UPDATE sys.audit_seals SET sealed_at = sealed_at + 1 WHERE seal_no = 2", Kind.SEALS_CHANGED),
-    ("UPDATE sys.audit_seals SET rows_digest = digest WHERE seal_no = 2", Kind.SEALS_CHANGED),
-    ("DELETE FROM sys.audit_seals WHERE seal_no = 2", Kind.SEALS_GONE),
-    ("DELETE FROM sys.audit_seals WHERE seal_no = 5", Kind.ROWS_WITHOUT_SEAL),
-    ("UPDATE sys.job_runs SET fence = 9 WHERE run_no = (SELECT max(run_no) FROM sys.job_runs)", Kind.RUNS_CHANGED),
-    ("DELETE FROM sys.audit WHERE event = 'RUNS_FORGOTTEN'", Kind.RUNS_GONE),
+    ("UPDATE sys.audit SET actor = 'mallory' WHERE position = 4", FindingKind.ROWS_CHANGED),
+    ("UPDATE sys.audit SET details = NULL WHERE position = 4", FindingKind.ROWS_CHANGED),
+    ("DELETE FROM sys.audit WHERE position = 4", FindingKind.ROWS_GONE),
+    ("UPDATE sys.audit SET position = NULL WHERE position = 4", FindingKind.ROWS_MOVED),
+    ("UPDATE sys.audit SET position = 5000 WHERE position = 4", FindingKind.ROWS_MOVED),
+    ("UPDATE sys.audit_seals SET digest = previous WHERE seal_no = 2", FindingKind.SEALS_CHANGED),
+    ("UPDATE sys.audit_seals SET last_position = last_position - 1 WHERE seal_no = 2", FindingKind.SEALS_CHANGED),
+    ("UPDATE sys.audit_seals SET sealed_at = sealed_at + 1 WHERE seal_no = 2", FindingKind.SEALS_CHANGED),
+    ("UPDATE sys.audit_seals SET rows_digest = digest WHERE seal_no = 2", FindingKind.SEALS_CHANGED),
+    ("DELETE FROM sys.audit_seals WHERE seal_no = 2", FindingKind.SEALS_GONE),
+    ("DELETE FROM sys.audit_seals WHERE seal_no = 5", FindingKind.ROWS_WITHOUT_SEAL),
+    (
+        "UPDATE sys.job_runs SET fence = 9 WHERE run_no = (SELECT max(run_no) FROM sys.job_runs)",
+        FindingKind.RUNS_CHANGED,
+    ),
+    ("DELETE FROM sys.audit WHERE event = 'RUNS_FORGOTTEN'", FindingKind.RUNS_GONE),
 ]
 
 
 @pytest.mark.parametrize(("statement", "kind"), TAMPERING)
-def test_what_another_client_does_to_the_tables_is_found(place: Place, statement: str, kind: Kind) -> None:
+def test_what_another_client_does_to_the_tables_is_found(place: Place, statement: str, kind: FindingKind) -> None:
     lived(place)
     assert verified(place).ok
     place.sql(statement)
@@ -130,7 +133,7 @@ def test_the_very_row_is_named_whichever_column_another_client_edits(place: Plac
         # A row under a seal with others, which says nothing of runs.
         place.sql(f"UPDATE sys.audit SET {edit} WHERE position = 2")
         (found,) = verified(place).findings
-        assert (found.kind, found.first, found.last, found.seal) == (Kind.ROWS_CHANGED, 2, 2, 1), edit
+        assert (found.kind, found.first, found.last, found.seal) == (FindingKind.ROWS_CHANGED, 2, 2, 1), edit
         place.sql(
             f"UPDATE sys.audit SET ({columns}) = (SELECT {columns} FROM sys.kept WHERE audit_no = audit.audit_no)"
         )
@@ -149,7 +152,7 @@ def test_a_row_that_lost_its_place_is_not_sealed_again(place: Place) -> None:
 
     on(place, body)
     (found,) = verified(place).findings
-    assert (found.kind, found.first) == (Kind.ROWS_MOVED, 4)
+    assert (found.kind, found.first) == (FindingKind.ROWS_MOVED, 4)
 
 
 def test_a_span_that_was_closed_must_stay_as_it_is(place: Place) -> None:
@@ -168,7 +171,7 @@ def test_a_span_that_was_closed_must_stay_as_it_is(place: Place) -> None:
     assert verified(place).ok
     place.sql("UPDATE sys.job_runs SET covers_count = 2 WHERE covers_count = 4")
     (found,) = verified(place).findings
-    assert found.kind is Kind.RUNS_CHANGED
+    assert found.kind is FindingKind.RUNS_CHANGED
 
 
 def test_a_run_that_failed_must_still_say_so(place: Place) -> None:
@@ -193,7 +196,7 @@ def test_a_run_that_failed_must_still_say_so(place: Place) -> None:
     assert verified(place).ok
     place.sql("UPDATE sys.job_runs SET state = 'COMPLETED' WHERE state = 'FAILED'")
     (found,) = verified(place).findings
-    assert found.kind is Kind.RUNS_CHANGED
+    assert found.kind is FindingKind.RUNS_CHANGED
     assert "JOB_FAILED" in found.message
 
 
@@ -253,14 +256,16 @@ def test_a_refusal_is_in_the_trail_and_a_right_that_is_given_lets_pass(place: Pl
             return found
 
         with pytest.raises(AccessDenied):
-            await Gate(store, await ann()).require(Privilege.EXECUTE_JOB, "etl", owner="local", action="run it")
+            await AccessChecker(store, await ann()).require(
+                Privilege.EXECUTE_JOB, "etl", owner="local", action="run it"
+            )
         last = (await store.audit(sealed=False))[-1]
         assert (last.event, last.actor) == ("ACCESS_DENIED", "ann")
         await store.grant([Grant(Privilege.EXECUTE_JOB, "etl"), Grant(Privilege.CREATE_JOB)], ["ann"])
-        await Gate(store, await ann()).require(Privilege.EXECUTE_JOB, "etl", owner="local")
+        await AccessChecker(store, await ann()).require(Privilege.EXECUTE_JOB, "etl", owner="local")
         await store.set_owner("etl", "ann")
         spec = (await store.jobs(["etl"]))[0].definition.spec
         assert (await identity(store, spec, spec.tasks[0])).name == "ann"
-        await Gate(store, await ann()).require_owner("etl", "set its secret")
+        await AccessChecker(store, await ann()).require_owner("etl", "set its secret")
 
     on(place, body)

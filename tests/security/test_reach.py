@@ -16,12 +16,12 @@ from tests.work.world import configured, make, until
 from horae import Horae
 from horae.errors import Conflict
 from horae.events import LoopFailed, TrailSealed
-from horae.security.audit_key import audit_key, seal_all
-from horae.security.findings import Kind
-from horae.security.head_file import last_head
+from horae.security.audit.findings import FindingKind
+from horae.security.audit.head_file import last_head
+from horae.security.audit.key import audit_key, seal_all
 from horae.security.keys import Keyring
-from horae.store.catalog import Catalog
-from horae.store.vault import Head
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.people import SealHead
 
 PATIENCE = 60.0
 HEAD = "seal_no, last_position, digest, mac"
@@ -53,7 +53,7 @@ def node(place: Place, configuration: str, **settings: object) -> Horae:
     return make(place, configuration, settings={"sweep_every": 0.05, **settings})
 
 
-def kinds(place: Place) -> set[Kind]:
+def kinds(place: Place) -> set[FindingKind]:
     return {each.kind for each in checked(place).findings}
 
 
@@ -69,7 +69,7 @@ def test_rows_whose_seals_were_taken_away_are_not_sealed_anew(place: Place, keyr
 
     on(place, body)
     found = checked(place, keyring)
-    assert Kind.HEAD_GONE in {each.kind for each in found.findings}
+    assert FindingKind.HEAD_GONE in {each.kind for each in found.findings}
     assert found.unsealed >= 3
     # How the sealing goes on where there is no backup: the finding stays.
     place.sql("DELETE FROM sys.audit_heads")
@@ -77,7 +77,7 @@ def test_rows_whose_seals_were_taken_away_are_not_sealed_anew(place: Place, keyr
     noted(place, keyring, 1)
     found = checked(place, keyring)
     assert found.unsealed == 0
-    assert (Kind.SEALS_FORGED in {each.kind for each in found.findings}) is (keyring is KEYS)
+    assert (FindingKind.SEALS_FORGED in {each.kind for each in found.findings}) is (keyring is KEYS)
 
 
 LIES = {
@@ -99,9 +99,9 @@ def test_with_an_audit_key_the_record_can_neither_be_taken_away_nor_changed(
     noted(place, KEYS, 5)
     for statement in (*(SEALED_ANEW if also else ()), LIES[lie]):
         place.sql(statement)
-    assert Kind.SEALS_FORGED in kinds(place)
+    assert FindingKind.SEALS_FORGED in kinds(place)
     noted_anyway(place)
-    assert Kind.SEALS_FORGED in kinds(place)
+    assert FindingKind.SEALS_FORGED in kinds(place)
 
 
 def noted_anyway(place: Place) -> None:
@@ -127,7 +127,7 @@ def test_a_key_without_seals_has_its_record_too(place: Place) -> None:
         ),
     ):
         place.sql(statement)
-    assert Kind.SEALS_FORGED in kinds(place)
+    assert FindingKind.SEALS_FORGED in kinds(place)
 
 
 def test_an_end_cut_off_is_found_though_the_numbers_were_put_back(place: Place) -> None:
@@ -136,7 +136,7 @@ def test_an_end_cut_off_is_found_though_the_numbers_were_put_back(place: Place) 
     place.sql("DELETE FROM sys.audit_seals WHERE seal_no = (SELECT max(seal_no) FROM sys.audit_seals)")
     if place.kind == "sqlite":
         place.sql("UPDATE sys.sqlite_sequence SET seq = (SELECT max(audit_no) FROM sys.audit) WHERE name = 'audit'")
-    assert Kind.HEAD_GONE in {each.kind for each in verified(place).findings}
+    assert FindingKind.HEAD_GONE in {each.kind for each in verified(place).findings}
 
 
 def test_seals_of_the_release_before_which_does_not_write_the_record_are_no_finding(place: Place) -> None:
@@ -178,7 +178,7 @@ def test_what_somebody_saw_must_still_be_there_also_where_the_record_was_put_bac
     before = head_of(place)
     noted(place, KEYS, 3)
     seal, _, digest, _ = head_of(place)
-    known = Head(seal, digest)
+    known = SealHead(seal, digest)
     tampered(place, put_back(before))
 
     async def body(store: Catalog) -> None:
@@ -232,7 +232,7 @@ def test_a_node_does_not_seal_an_edited_trail_anew(place: Place, tmp_path: Path,
             tampered(place)
         async with node(place, configuration) as second:
             await refused_by(second, place, says="sealed up to seal")
-            assert Kind.HEAD_GONE in await found_by(second)
+            assert FindingKind.HEAD_GONE in await found_by(second)
 
     asyncio.run(main())
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from horae.security.redaction import BLACK, SHORTEST, Redactor, _forms
+from horae.security.redaction import REDACTED, SHORTEST, Redactor, _forms
 
 letters = st.text(alphabet="abAB01=/+-_% \n\"'é", max_size=40)
 values = st.text(alphabet='abAB01=/+é"\n ', min_size=SHORTEST, max_size=9).filter(lambda each: len(each.strip()) >= 4)
@@ -40,7 +40,7 @@ def slowly(text: str, secrets: list[str]) -> str:
         while inside < end:
             end = max(end, begins.get(inside, 0))
             inside += 1
-        written += BLACK
+        written += REDACTED
         place = end
     return written
 
@@ -77,7 +77,7 @@ def test_one_character_at_a_time_hides_a_secret_and_keeps_back_less_than_its_lon
         written += redactor.feed(letter)
         assert count - len(written) < longest + len(secret)
         assert len(redactor._kept) < longest
-    assert written + redactor.end() == f"before {BLACK} after correct horse battery no, correct ho"
+    assert written + redactor.end() == f"before {REDACTED} after correct horse battery no, correct ho"
 
 
 def test_text_that_cannot_begin_a_secret_is_handed_on_at_once() -> None:
@@ -92,7 +92,7 @@ def test_an_endless_chain_of_overlapping_matches_is_one_black_stretch_in_little_
     redactor = Redactor(["aaaa"])
     written = [redactor.feed("a" * 1000) for _ in range(50)]
     assert len(redactor._kept) < 10
-    assert "".join(written) + redactor.end() == BLACK
+    assert "".join(written) + redactor.end() == REDACTED
 
 
 def test_after_the_end_the_next_piece_is_a_text_of_its_own() -> None:
@@ -128,7 +128,7 @@ SECRET = 'p/w "é"+1\\x'  # noqa: S105 - made up
 )
 def test_every_writing_of_a_secret_is_found(written: str) -> None:
     left = Redactor([SECRET]).text(f"<<{written}>>")
-    assert left.strip('"') in (f"<<{BLACK}>>", f"<<'{BLACK}'>>", f'<<"{BLACK}">>')
+    assert left.strip('"') in (f"<<{REDACTED}>>", f"<<'{REDACTED}'>>", f'<<"{REDACTED}">>')
 
 
 @unhurried
@@ -140,7 +140,7 @@ def test_in_base64_of_something_longer_no_character_that_is_the_secrets_own_is_l
     text = base64.b64encode(before + secret + after).decode()
     left = Redactor([secret]).text(text)
     own = text[-(-8 * len(before) // 6) : 8 * (len(before) + len(secret)) // 6]
-    assert BLACK in left
+    assert REDACTED in left
     assert own not in left
 
 
@@ -175,8 +175,8 @@ def test_nothing_to_hide_changes_nothing() -> None:
 def test_bytes_that_are_no_text_are_found_as_they_are_printed_and_encoded() -> None:
     secret = b"\xff\xfeabcd\x00\x01"
     redactor = Redactor([secret])
-    assert redactor.text(secret.decode("utf-8", "replace")) == BLACK
-    assert redactor.text(secret.hex()) == BLACK
+    assert redactor.text(secret.decode("utf-8", "replace")) == REDACTED
+    assert redactor.text(secret.hex()) == REDACTED
     assert redactor.text("\ufffd\ufffd\ufffd\ufffd") == "\ufffd" * 4
 
 

@@ -10,12 +10,12 @@ from itertools import pairwise
 import pytest
 from tests.security.vaults import MemoryVault
 
-from horae.core.trail import BEGINNING
+from horae.core.audit import BEGINNING
 from horae.errors import InvalidInput
-from horae.security import trail
-from horae.security.findings import Finding, Kind
-from horae.security.trail import Verification, verify
-from horae.store.vault import AuditRow, SealRow
+from horae.security.audit import verification
+from horae.security.audit.findings import AuditFinding, FindingKind
+from horae.security.audit.verification import TrailVerification, verify
+from horae.store.protocols.people import SealRow, TrailRow
 
 SEEDS = range(6)
 EVENTS = ("JOB_CREATED", "JOB_MODIFIED", "JOB_DELETED", "LOGIN", "PRIVILEGE_GRANTED")
@@ -42,15 +42,15 @@ def random_trail(seed: int, *, largest_seal: int = 6) -> MemoryVault:
     return vault
 
 
-def verified(vault: MemoryVault, head: str | None = None) -> Verification:
+def verified(vault: MemoryVault, head: str | None = None) -> TrailVerification:
     return asyncio.run(verify(vault.kept, head=head))
 
 
-def sealed(vault: MemoryVault) -> list[AuditRow]:
+def sealed(vault: MemoryVault) -> list[TrailRow]:
     return sorted((row for row in vault.rows if row.position is not None), key=lambda row: row.position or 0)
 
 
-def put(vault: MemoryVault, row: AuditRow) -> None:
+def put(vault: MemoryVault, row: TrailRow) -> None:
     vault.rows[next(index for index, each in enumerate(vault.rows) if each.number == row.number)] = row
 
 
@@ -58,13 +58,13 @@ def seal_over(vault: MemoryVault, place: int | None) -> SealRow:
     return next(seal for seal in vault.seal_rows if seal.first <= (place or 0) <= seal.last)
 
 
-def of_kind(found: Verification, *kinds: Kind) -> list[Finding]:
+def of_kind(found: TrailVerification, *kinds: FindingKind) -> list[AuditFinding]:
     return [each for each in found.findings if each.kind in kinds]
 
 
 @pytest.fixture(params=[2, 1000], ids=["small pages", "large pages"], autouse=True)
 def _pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trail, "PAGE", request.param)
+    monkeypatch.setattr(verification, "PAGE", request.param)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -82,7 +82,7 @@ def test_a_trail_that_nobody_touched_is_whole_and_counted(seed: int) -> None:
 
 
 def test_an_empty_trail_is_whole() -> None:
-    assert verified(MemoryVault()) == Verification(0, 0, 0, BEGINNING)
+    assert verified(MemoryVault()) == TrailVerification(0, 0, 0, BEGINNING)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -93,10 +93,10 @@ def test_any_sealed_row_that_is_deleted_is_missed_at_its_place(seed: int) -> Non
         vault.rows.remove(row)
         found = verified(vault)
         vault.rows = kept
-        (gone,) = of_kind(found, Kind.ROWS_GONE)
+        (gone,) = of_kind(found, FindingKind.ROWS_GONE)
         assert (gone.first, gone.last) == (row.position, row.position)
         assert gone.message == f"row {row.position} is gone"
-        assert {each.kind for each in found.findings} <= {Kind.ROWS_GONE, Kind.RUNS_GONE}
+        assert {each.kind for each in found.findings} <= {FindingKind.ROWS_GONE, FindingKind.RUNS_GONE}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -105,7 +105,7 @@ def test_a_stretch_of_rows_that_is_deleted_is_missed_as_one_under_each_seal(seed
     seal = max(vault.seal_rows, key=lambda each: each.last - each.first)
     places = range(seal.first + 1, seal.last)
     vault.rows = [row for row in vault.rows if row.position not in places]
-    (gone,) = of_kind(verified(vault), Kind.ROWS_GONE)
+    (gone,) = of_kind(verified(vault), FindingKind.ROWS_GONE)
     assert (gone.first, gone.last) == (places[0], places[-1])
     assert gone.message == f"rows {places[0]} to {places[-1]} are gone"
 
@@ -121,10 +121,10 @@ def test_any_two_rows_that_change_places_are_named(seed: int) -> None:
             found = verified(vault)
             put(vault, one)
             put(vault, other)
-            (moved,) = of_kind(found, Kind.ROWS_MOVED)
+            (moved,) = of_kind(found, FindingKind.ROWS_MOVED)
             assert (moved.first, moved.last) == (one.position, other.position)
             assert moved.message == f"rows {one.position} and {other.position} changed places"
-            assert {each.kind for each in found.findings} == {Kind.ROWS_MOVED}
+            assert {each.kind for each in found.findings} == {FindingKind.ROWS_MOVED}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -135,7 +135,7 @@ def test_rows_of_one_seal_in_reverse_are_told_to_be_in_another_order(seed: int) 
         if seal.first <= (row.position or 0) <= seal.last:
             put(vault, row._replace(position=seal.first + seal.last - (row.position or 0)))
     (moved,) = verified(vault).findings
-    assert moved.kind is Kind.ROWS_MOVED
+    assert moved.kind is FindingKind.ROWS_MOVED
     assert (moved.first, moved.last, moved.seal) == (seal.first, seal.last, seal.number)
 
 
@@ -152,14 +152,14 @@ def test_rows_that_exchange_their_numbers_are_named(seed: int) -> None:
         vault.rows += [one._replace(number=other.number), other._replace(number=one.number)]
         found = verified(vault)
         vault.rows = kept
-        assert {each.first for each in of_kind(found, Kind.ROWS_CHANGED)} == {one.position, other.position}
+        assert {each.first for each in of_kind(found, FindingKind.ROWS_CHANGED)} == {one.position, other.position}
         assert {each.seal for each in found.findings} == {seal_over(vault, one.position).number}
 
 
-def strangers(vault: MemoryVault) -> Iterator[AuditRow]:
+def strangers(vault: MemoryVault) -> Iterator[TrailRow]:
     last = len(sealed(vault))
     for place in (*range(last + 1), -3, last + 1, last + 5):
-        yield AuditRow(10_000, place, 1_770_000_000_000, "JOB_CREATED", None, None, "mallory", "OK", None, None)
+        yield TrailRow(10_000, place, 1_770_000_000_000, "JOB_CREATED", None, None, "mallory", "OK", None, None)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -172,10 +172,10 @@ def test_a_row_put_in_anywhere_is_found_there(seed: int) -> None:
         vault.rows.remove(row)
         place = row.position or 0
         if place > last:
-            (loose,) = of_kind(found, Kind.ROWS_WITHOUT_SEAL)
+            (loose,) = of_kind(found, FindingKind.ROWS_WITHOUT_SEAL)
             assert (loose.first, loose.last) == (last + 1, place)
         else:
-            (added,) = of_kind(found, Kind.ROWS_ADDED)
+            (added,) = of_kind(found, FindingKind.ROWS_ADDED)
             assert (added.first, added.number) == (place, 10_000)
             assert len(found.findings) == 1
 
@@ -184,7 +184,7 @@ def test_more_rows_in_one_place_than_a_page_has_are_found() -> None:
     vault = random_trail(1)
     stranger = next(strangers(vault))._replace(position=4)
     vault.rows += [stranger._replace(number=10_000 + number) for number in range(5)]
-    assert of_kind(verified(vault), Kind.ROWS_ADDED)
+    assert of_kind(verified(vault), FindingKind.ROWS_ADDED)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -200,9 +200,9 @@ def test_the_newest_seals_taken_away_with_their_rows_are_missed_by_whoever_kept_
     vault.rows = [row for row in vault.rows if (row.position or 0) <= last]
     # Runs of theirs are still there, and told where a row is left that is as new as they are.
     for known in (None, earlier):
-        assert {each.kind for each in verified(vault, known).findings} <= {Kind.RUNS_UNTOLD}
+        assert {each.kind for each in verified(vault, known).findings} <= {FindingKind.RUNS_UNTOLD}
     gone = verified(vault, head).findings[-1]
-    assert gone.kind is Kind.HEAD_GONE
+    assert gone.kind is FindingKind.HEAD_GONE
     assert head in gone.message
 
 
@@ -224,7 +224,7 @@ class Growing(MemoryVault):
 
     left = 40
 
-    async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[AuditRow, ...]:
+    async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[TrailRow, ...]:
         page = await super().audit(after, limit, sealed=sealed)
         if self.left:
             self.left -= 1
@@ -245,7 +245,7 @@ def test_writing_sealing_and_forgetting_go_on_meanwhile_without_a_false_alarm(se
 
 
 def test_of_very_many_findings_the_first_are_told_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("horae.security.findings.MOST_KEPT", 3)
+    monkeypatch.setattr("horae.security.audit.findings.MOST_KEPT", 3)
     vault = random_trail(3)
     vault.rows = [row for row in vault.rows if (row.position or 1) % 2]
     found = verified(vault)

@@ -10,16 +10,16 @@ import pytest
 from tests.security.test_trail import SEEDS, of_kind, put, random_trail, seal_over, sealed, verified
 from tests.security.vaults import MemoryVault
 
-from horae.core.trail import row_digest, row_line, rows_digest, seal_digest
-from horae.security import displaced, trail
-from horae.security.findings import Finding, Kind
-from horae.security.trail import Verification
-from horae.store.vault import AuditRow
+from horae.core.audit import row_digest, row_line, rows_digest, seal_digest
+from horae.security.audit import displaced_rows, verification
+from horae.security.audit.findings import AuditFinding, FindingKind
+from horae.security.audit.verification import TrailVerification
+from horae.store.protocols.people import TrailRow
 
-OF_RUNS = {Kind.RUNS_CHANGED, Kind.RUNS_GONE}
+OF_RUNS = {FindingKind.RUNS_CHANGED, FindingKind.RUNS_GONE}
 """What an edited row may say of runs, besides."""
 
-EDITS: dict[str, Callable[[AuditRow], tuple[Any, ...]]] = {
+EDITS: dict[str, Callable[[TrailRow], tuple[Any, ...]]] = {
     "number": lambda row: (5000 + row.number, 0, -row.number),
     "at": lambda row: (row.at + 1, row.at - 86_400_000, 0),
     "event": lambda row: (row.event + "X", "", "LOGOUT"),
@@ -35,10 +35,10 @@ EDITS: dict[str, Callable[[AuditRow], tuple[Any, ...]]] = {
 
 @pytest.fixture(params=[2, 1000], ids=["small pages", "large pages"], autouse=True)
 def _pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trail, "PAGE", request.param)
+    monkeypatch.setattr(verification, "PAGE", request.param)
 
 
-def edited(vault: MemoryVault, row: AuditRow, **change: Any) -> Verification:
+def edited(vault: MemoryVault, row: TrailRow, **change: Any) -> TrailVerification:
     """What is found with one row edited; it is put back afterwards."""
     kept = list(vault.rows)
     vault.rows[vault.rows.index(row)] = row._replace(**change)
@@ -47,12 +47,12 @@ def edited(vault: MemoryVault, row: AuditRow, **change: Any) -> Verification:
     return found
 
 
-def resealed(row: AuditRow) -> AuditRow:
+def resealed(row: TrailRow) -> TrailRow:
     """By somebody who knows how rows are sealed."""
     return row._replace(seal=row_digest(row_line(row[:-1])))
 
 
-def the_one(found: Verification, kind: Kind) -> Finding:
+def the_one(found: TrailVerification, kind: FindingKind) -> AuditFinding:
     """The only finding, but for what an edited row says of runs."""
     (one,) = of_kind(found, kind)
     assert {each.kind for each in found.findings} <= {kind, *OF_RUNS}
@@ -60,12 +60,12 @@ def the_one(found: Verification, kind: Kind) -> Finding:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("column", [name for name in AuditRow._fields if name != "position"])
+@pytest.mark.parametrize("column", [name for name in TrailRow._fields if name != "position"])
 def test_an_edit_of_any_column_of_any_row_names_that_row(seed: int, column: str) -> None:
     vault = random_trail(seed)
     for row in sealed(vault):
         for value in EDITS[column](row):
-            changed = the_one(edited(vault, row, **{column: value}), Kind.ROWS_CHANGED)
+            changed = the_one(edited(vault, row, **{column: value}), FindingKind.ROWS_CHANGED)
             assert (changed.first, changed.last) == (row.position, row.position)
             assert changed.number == (value if column == "number" else row.number)
             assert changed.seal == seal_over(vault, row.position).number
@@ -86,7 +86,7 @@ def test_a_row_that_is_given_any_other_place_or_none_is_named_by_the_place_it_ha
                 continue
             found = edited(vault, row, position=place)
             (moved,) = found.findings
-            assert moved.kind is Kind.ROWS_MOVED
+            assert moved.kind is FindingKind.ROWS_MOVED
             assert (moved.first, moved.last, moved.number) == (row.position, row.position, row.number)
             where = "no place" if place is None else f"the place {place}"
             assert moved.message == f"row {row.position} ({row.event}) has {where} now"
@@ -96,7 +96,9 @@ def test_a_row_that_is_given_any_other_place_or_none_is_named_by_the_place_it_ha
 def test_an_edit_with_the_rows_own_digest_made_to_fit_is_found_in_its_seal(seed: int) -> None:
     vault = random_trail(seed)
     for row in sealed(vault):
-        changed = the_one(edited(vault, row, **resealed(row._replace(actor="mallory"))._asdict()), Kind.ROWS_CHANGED)
+        changed = the_one(
+            edited(vault, row, **resealed(row._replace(actor="mallory"))._asdict()), FindingKind.ROWS_CHANGED
+        )
         seal = seal_over(vault, row.position)
         assert (changed.first, changed.last, changed.seal) == (seal.first, seal.last, seal.number)
         assert changed.number == (row.number if seal.first == seal.last else None)
@@ -116,10 +118,10 @@ def test_an_edit_with_its_seal_made_to_fit_breaks_the_chain_there(seed: int) -> 
         found = verified(vault, head)
         vault.rows, vault.seal_rows = list(kept_rows), list(kept_seals)
         if index == len(kept_seals) - 1:
-            assert {each.kind for each in found.findings} == {Kind.HEAD_GONE}
+            assert {each.kind for each in found.findings} == {FindingKind.HEAD_GONE}
         else:
             (broken,) = found.findings
-            assert broken.kind is Kind.CHAIN_BROKEN
+            assert broken.kind is FindingKind.CHAIN_BROKEN
             assert broken.message == f"seal {seal.number + 1} does not follow seal {seal.number}"
 
 
@@ -129,7 +131,7 @@ def test_several_edited_rows_are_all_named_wherever_they_are(seed: int) -> None:
     rows = sealed(vault)[::3]
     for row in rows:
         put(vault, row._replace(actor="mallory"))
-    assert [each.number for each in of_kind(verified(vault), Kind.ROWS_CHANGED)] == [row.number for row in rows]
+    assert [each.number for each in of_kind(verified(vault), FindingKind.ROWS_CHANGED)] == [row.number for row in rows]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -149,7 +151,7 @@ def test_three_rows_that_went_round_are_in_another_order(seed: int) -> None:
     for row, other in zip(rows, (*rows[1:], rows[0]), strict=True):
         put(vault, row._replace(position=other.position))
     (moved,) = verified(vault).findings
-    assert moved.kind is Kind.ROWS_MOVED
+    assert moved.kind is FindingKind.ROWS_MOVED
     assert moved.message.endswith("are in another order than they were sealed in")
     assert (moved.first, moved.last) == (rows[0].position, rows[-1].position)
 
@@ -161,9 +163,9 @@ def test_a_row_in_the_place_of_one_that_was_deleted_does_not_hide_it(seed: int) 
     vault.rows.remove(gone)
     put(vault, row._replace(position=gone.position))
     found = verified(vault)
-    assert [each.first for each in of_kind(found, Kind.ROWS_GONE)] == [gone.position]
-    assert [each.first for each in of_kind(found, Kind.ROWS_MOVED)] == [row.position]
-    assert {each.kind for each in found.findings} <= {Kind.ROWS_GONE, Kind.ROWS_MOVED, *OF_RUNS}
+    assert [each.first for each in of_kind(found, FindingKind.ROWS_GONE)] == [gone.position]
+    assert [each.first for each in of_kind(found, FindingKind.ROWS_MOVED)] == [row.position]
+    assert {each.kind for each in found.findings} <= {FindingKind.ROWS_GONE, FindingKind.ROWS_MOVED, *OF_RUNS}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -175,7 +177,7 @@ def test_a_row_that_lost_its_place_before_more_was_sealed_is_still_named(seed: i
     asyncio.run(vault.note("LOGIN", by="bob", outcome="OK"))
     asyncio.run(vault.seal())
     (moved,) = verified(vault).findings
-    assert (moved.kind, moved.first, moved.number) == (Kind.ROWS_MOVED, row.position, row.number)
+    assert (moved.kind, moved.first, moved.number) == (FindingKind.ROWS_MOVED, row.position, row.number)
 
 
 def test_a_row_that_is_not_sealed_yet_but_has_a_digest_is_named() -> None:
@@ -183,11 +185,11 @@ def test_a_row_that_is_not_sealed_yet_but_has_a_digest_is_named() -> None:
     asyncio.run(vault.note("LOGIN", by="bob", outcome="OK"))
     put(vault, vault.rows[-1]._replace(seal="0" * 64))
     (changed,) = verified(vault).findings
-    assert (changed.kind, changed.number) == (Kind.ROWS_CHANGED, vault.rows[-1].number)
+    assert (changed.kind, changed.number) == (FindingKind.ROWS_CHANGED, vault.rows[-1].number)
 
 
 def test_of_very_many_edited_and_deleted_rows_all_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(displaced, "_MOST_COMPARED", 2)
+    monkeypatch.setattr(displaced_rows, "_MOST_COMPARED", 2)
     vault = random_trail(1)
     rows = sealed(vault)
     for row in rows[::2]:
@@ -195,5 +197,5 @@ def test_of_very_many_edited_and_deleted_rows_all_are_found(monkeypatch: pytest.
     for row in rows[1::2]:
         vault.rows.remove(row)
     found = verified(vault)
-    assert {each.first for each in of_kind(found, Kind.ROWS_CHANGED)} == {row.position for row in rows[::2]}
-    assert {each.first for each in of_kind(found, Kind.ROWS_GONE)} == {row.position for row in rows[1::2]}
+    assert {each.first for each in of_kind(found, FindingKind.ROWS_CHANGED)} == {row.position for row in rows[::2]}
+    assert {each.first for each in of_kind(found, FindingKind.ROWS_GONE)} == {row.position for row in rows[1::2]}

@@ -9,9 +9,9 @@ import pytest
 from tests.security.test_on_stores import lived, on, verified
 from tests.store.catalogs import Place, minutely
 
-from horae.security.findings import Kind
-from horae.store.catalog import Catalog
-from horae.store.work import Work
+from horae.security.audit.findings import FindingKind
+from horae.store.catalog.catalog import Catalog
+from horae.store.catalog.unit_of_work import UnitOfWork
 
 BY_HAND = {
     "what it does": "UPDATE sys.job_versions SET definition = replace(definition, 'description', 'reason') "
@@ -41,7 +41,7 @@ def test_a_version_that_was_changed_by_hand_is_found(place: Place, what: str) ->
     assert verified(place).ok
     place.sql(BY_HAND[what])
     (found,) = verified(place).findings
-    assert found.kind is Kind.DEFINITIONS_CHANGED
+    assert found.kind is FindingKind.DEFINITIONS_CHANGED
     assert found.message.startswith("version 2 of job a is not what was written")
 
 
@@ -50,14 +50,16 @@ def test_a_version_that_was_put_in_by_hand_is_found(place: Place) -> None:
     for statement in ANOTHER:
         place.sql(statement)
     (found,) = verified(place).findings
-    assert found.kind is Kind.DEFINITIONS_CHANGED
+    assert found.kind is FindingKind.DEFINITIONS_CHANGED
     assert found.message.startswith("no row tells of version 3")
 
 
 def test_a_version_that_the_release_before_wrote_beside_this_one_is_no_finding(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_digest(work: Work, event: str, job: str, actor: str, details: dict[str, Any], digest: str) -> None:
+    def without_digest(
+        work: UnitOfWork, event: str, job: str, actor: str, details: dict[str, Any], digest: str
+    ) -> None:
         work.audit(event, job, None, actor, "OK", **details)
 
     async def by_the_release_before(store: Catalog) -> None:
@@ -66,14 +68,14 @@ def test_a_version_that_the_release_before_wrote_beside_this_one_is_no_finding(
 
     on(place, changed)
     with monkeypatch.context() as before:
-        before.setattr(Work, "audit_version", without_digest)
+        before.setattr(UnitOfWork, "audit_version", without_digest)
         on(place, by_the_release_before)
     assert verified(place).ok
     # A version after it that no row tells of is found as ever: a third of both jobs.
     for statement in ANOTHER:
         place.sql(statement)
     found = verified(place).findings
-    assert {each.kind for each in found} == {Kind.DEFINITIONS_CHANGED}
+    assert {each.kind for each in found} == {FindingKind.DEFINITIONS_CHANGED}
     assert len(found) == 2
 
 

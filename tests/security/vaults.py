@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from horae.core import ids
 from horae.core.access import Grant, Principal, user_uuid
-from horae.core.job import JobSpec, Settings
-from horae.core.trail import BEGINNING, row_digest, row_line, rows_digest, run_line, runs_digest, seal_digest
-from horae.security.access import Kept
-from horae.store.board import VersionRecord
-from horae.store.port import JobRecord
-from horae.store.vault import AuditRow, ClosedSpan, JobVersion, SealRow, SecretRecord, SettledRun, TrailEnds
+from horae.core.audit import BEGINNING, row_digest, row_line, rows_digest, run_line, runs_digest, seal_digest
+from horae.core.job import ids
+from horae.core.job.definition import JobSpec, Settings
+from horae.security.access import AccessCatalog
+from horae.store.protocols.people import ClosedSpan, SealRow, SecretRecord, SettledRun, TrailEnds, TrailRow, VersionKey
+from horae.store.protocols.reads import VersionRecord
+from horae.store.protocols.store import JobRecord
 
 START = 1_770_000_000_000
 
@@ -53,7 +53,7 @@ class MemoryVault:
     secrets_kept: dict[tuple[str, str | None], SecretRecord] = field(default_factory=dict)
     jobs_kept: dict[str, Job] = field(default_factory=dict)
     versions_kept: dict[str, list[VersionRecord]] = field(default_factory=dict)
-    rows: list[AuditRow] = field(default_factory=list)
+    rows: list[TrailRow] = field(default_factory=list)
     seal_rows: list[SealRow] = field(default_factory=list)
     runs: dict[int, SettledRun] = field(default_factory=dict)
     spans: dict[int, ClosedSpan] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class MemoryVault:
     questions: list[str] = field(default_factory=list)
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> AccessCatalog:
         """As what the code under test takes; the verbs it never asks are not here."""
-        return cast(Kept, self)
+        return cast(AccessCatalog, self)
 
     def add_user(self, name: str, *grants: Grant, roles: Sequence[str] = (), **flags: bool) -> Principal:
         held = frozenset(grants).union(*(self.roles_kept[role] for role in roles))
@@ -126,10 +126,10 @@ class MemoryVault:
         self.kept_key = SecretRecord(" audit key", None, wrapped, key_id)
         return True
 
-    async def version_digests(self, versions: Sequence[JobVersion]) -> Mapping[JobVersion, str]:
+    async def version_digests(self, versions: Sequence[VersionKey]) -> Mapping[VersionKey, str]:
         return {}
 
-    async def present_versions(self, after: str = "", limit: int = 1000) -> tuple[JobVersion, ...]:
+    async def present_versions(self, after: str = "", limit: int = 1000) -> tuple[VersionKey, ...]:
         return ()
 
     async def rights(self) -> str:
@@ -157,7 +157,7 @@ class MemoryVault:
         job_uuid = None if job is None else str(ids.job_uuid(job))
         text = json.dumps(dict(details)) if details else None
         number = len(self.rows) + 1
-        self.rows.append(AuditRow(number, None, START + number * 1000, event, job_uuid, None, by, outcome, text, None))
+        self.rows.append(TrailRow(number, None, START + number * 1000, event, job_uuid, None, by, outcome, text, None))
 
     async def seal(self, limit: int = 5000) -> int:
         fresh = sorted((row for row in self.rows if row.position is None), key=lambda row: row.number)
@@ -175,7 +175,7 @@ class MemoryVault:
         self.seal_rows.append(SealRow(last.number + 1, first, end, digest, last.digest, at, rows))
         return len(placed)
 
-    async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[AuditRow, ...]:
+    async def audit(self, after: int = 0, limit: int = 1000, *, sealed: bool = True) -> tuple[TrailRow, ...]:
         if not sealed:
             loose = [row for row in self.rows if row.position is None and row.number > after]
             return tuple(sorted(loose, key=lambda row: row.number)[:limit])
@@ -200,7 +200,7 @@ class MemoryVault:
 
     # ---- what engines and keepers write ------------------------------------------------------------------------------
 
-    def execute(self, *numbers: int, states: Mapping[int, str] | None = None) -> AuditRow:
+    def execute(self, *numbers: int, states: Mapping[int, str] | None = None) -> TrailRow:
         """The runs end, and a row says so."""
         number = len(self.rows) + 1
         at = START + number * 1000
@@ -208,27 +208,27 @@ class MemoryVault:
             self.runs[each] = SettledRun(each, f"uuid-{each}", (states or {}).get(each, "COMPLETED"), 1, at)
         digest = runs_digest(run_line(*self.runs[each]) for each in numbers)
         details = json.dumps(list(numbers))
-        self.rows.append(AuditRow(number, None, at, "JOB_EXECUTED", None, None, "node", "OK", details, digest))
+        self.rows.append(TrailRow(number, None, at, "JOB_EXECUTED", None, None, "node", "OK", details, digest))
         return self.rows[-1]
 
-    def close(self, run_no: int) -> AuditRow:
+    def close(self, run_no: int) -> TrailRow:
         """A pause is over, and a row says what its span covers."""
         number = len(self.rows) + 1
         span = self.spans[run_no] = ClosedSpan(run_no, f"uuid-{run_no}", "SKIPPED", START, START + 60_000, 60)
         at, details = START + number * 1000, json.dumps(span.told)
         self.rows.append(
-            AuditRow(number, None, at, "SPAN_CLOSED", "job", span.run_uuid, "horae", span.state, details, None)
+            TrailRow(number, None, at, "SPAN_CLOSED", "job", span.run_uuid, "horae", span.state, details, None)
         )
         return self.rows[-1]
 
-    def stop(self, run_no: int, state: str = "FAILED", *, told: bool = True) -> AuditRow:
+    def stop(self, run_no: int, state: str = "FAILED", *, told: bool = True) -> TrailRow:
         """The run ends otherwise, and a row says so; with its number, unless an earlier release wrote it."""
         number = len(self.rows) + 1
         at, uuid = START + number * 1000, f"uuid-{run_no}"
         self.runs[run_no] = SettledRun(run_no, uuid, state, 1, at)
         event = "JOB_CANCELLED" if state == "CANCELLED" else "JOB_FAILED"
         details = json.dumps({"reason": "no", "run_no": run_no} if told else {"reason": "no"})
-        self.rows.append(AuditRow(number, None, at, event, "job", uuid, "node", state, details, None))
+        self.rows.append(TrailRow(number, None, at, event, "job", uuid, "node", state, details, None))
         return self.rows[-1]
 
     def forget(self, first: int, last: int) -> None:
@@ -238,4 +238,4 @@ class MemoryVault:
         number = len(self.rows) + 1
         details = json.dumps({"runs": [[first, last]]})
         at = START + number * 1000
-        self.rows.append(AuditRow(number, None, at, "RUNS_FORGOTTEN", None, None, "system", "OK", details, None))
+        self.rows.append(TrailRow(number, None, at, "RUNS_FORGOTTEN", None, None, "system", "OK", details, None))

@@ -113,7 +113,7 @@ def test_without_what_serving_takes_it_says_what_to_install(folder: Path, monkey
     # A server sets up the logs of its process, which is this one here.
     for log in (logging.getLogger("horae"), logging.getLogger("horae.task")):
         monkeypatch.setattr(log, "level", log.level)
-    monkeypatch.setattr("horae.cli.serving.find_spec", lambda name: None if name == "uvicorn" else sys)
+    monkeypatch.setattr("horae.cli.server_process.find_spec", lambda name: None if name == "uvicorn" else sys)
     shown = inside("serve", "--http", "127.0.0.1:0")
     assert shown.code == 2
     assert "horae[server]" in shown.errors

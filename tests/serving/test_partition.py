@@ -14,8 +14,8 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.store.databases import Databases
 from tests.store.swallowing import SwallowingProxy
 
-from horae.core.lifecycle import RunState
-from horae.store.catalog import Catalog
+from horae.core.run.lifecycle import RunState
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
 from horae.store.records import Admission, Origin
 

@@ -184,7 +184,7 @@ def test_what_keeps_it_from_starting_is_told_with_its_exit_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("horae.cli.serve.configure_logs", lambda *given, **named: None)
+    monkeypatch.setattr("horae.cli.commands.serve.configure_logs", lambda *given, **named: None)
     done = inside("serve", "--http", "127.0.0.1:0", *arguments)
     assert done.code == code
     assert said in done.errors
@@ -227,7 +227,7 @@ def test_an_engine_that_fails_ends_the_process_as_a_fatal_error(folder: Path) ->
     broken = """
 import asyncio
 from pathlib import Path
-from horae.engine.dispatcher import Dispatcher
+from horae.engine.claimer import Claimer
 from prog import app
 
 async def run(self, keeper):
@@ -235,7 +235,7 @@ async def run(self, keeper):
         await asyncio.sleep(0.01)
     raise ZeroDivisionError("nobody expected that")
 
-Dispatcher.run = run
+Claimer.run = run
 """
     (folder / "broken.py").write_text(broken)
     with served(folder, "broken:app", "--http", "127.0.0.1:0") as server:

@@ -23,7 +23,7 @@ def place_of(request: pytest.FixtureRequest, folder: Path, *, own: bool) -> Plac
 @pytest.fixture(autouse=True)
 def _every_refusal_leaves_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests of one catalog are a flood of refusals, and look for the row of each."""
-    monkeypatch.setattr(access, "ROWS", 1_000_000)
+    monkeypatch.setattr(access, "REFUSAL_ROWS", 1_000_000)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -15,8 +15,8 @@ from tests.store.catalogs import PATIENCE, Place
 
 from horae import Horae
 from horae.config import Configuration, KeySources
-from horae.ddl.session import Result
 from horae.errors import AccessDenied, HoraeError
+from horae.services.sql.session import Result
 
 _UNCOMPARED = ("audit", "audit_seals")
 _TABLES = {

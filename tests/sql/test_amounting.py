@@ -10,13 +10,13 @@ import pytest
 from tests.sql.stage import Stage
 
 from horae import Once
-from horae.control.planning import asked_plan, plan_changes
-from horae.control.service import Service
-from horae.control.versions import roll_back
-from horae.core.job import JobSpec
-from horae.core.wanted import Wanted
-from horae.core.window import Window
+from horae.core.job.definition import JobSpec
+from horae.core.window.window import Window
 from horae.errors import AccessDenied, HoraeError
+from horae.services.plan.desired_state import DesiredState
+from horae.services.plan.planner import parse_plan_options, plan_changes
+from horae.services.service import Service
+from horae.services.versions import roll_back
 
 AT = datetime(2090, 1, 1, tzinfo=UTC)
 SAME = "PAYLOAD = '{\"amount\": 1}' AS 'SELECT 1'"
@@ -129,8 +129,8 @@ def test_to_go_back_to_another_schedule_takes_the_right_to_run_it(town: Stage) -
 
 def test_a_plan_tells_it_before_anything_is_applied(town: Stage) -> None:
     async def planned(service: Service) -> list[str]:
-        wanted = Wanted((replace(await again(service), schedule=Once(AT)),))
-        return [each.message for each in (await plan_changes(service, wanted, asked_plan())).findings]
+        wanted = DesiredState((replace(await again(service), schedule=Once(AT)),))
+        return [each.message for each in (await plan_changes(service, wanted, parse_plan_options())).findings]
 
     town.sql("GRANT VIEW JOB HISTORY TO mallory")
     told = serve(town, planned, "mallory")

@@ -12,13 +12,13 @@ import pytest
 from tests.sql.stage import Stage
 
 from horae import Every
-from horae.control.service import Service, as_user
-from horae.control.versions import roll_back
-from horae.core.job import JobSpec, TaskSpec
-from horae.ddl.session import Session
-from horae.desk.asking import PutJob
-from horae.desk.desk import About, Desk
+from horae.api.api import Api, ApiContext
+from horae.api.requests import PutJob
+from horae.core.job.definition import JobSpec, TaskSpec
 from horae.errors import AccessDenied, Conflict, HoraeError
+from horae.services.service import Service, as_user
+from horae.services.sql.session import SqlSession
+from horae.services.versions import roll_back
 
 HERS = JobSpec("pay", Every("1d"), (TaskSpec("hers", "hers"),), payload={"by": "mallory"})
 TABLE = {"every": "1d", "python": "hers", "payload": {"by": "mallory"}}
@@ -46,7 +46,7 @@ class Meanwhile:
         """Once: also where nothing was written that it could have come before."""
         text, self._text = self._text, ""
         if text:
-            await Session(Service(self._store, await as_user(self._store, self._user))).run(text)
+            await SqlSession(Service(self._store, await as_user(self._store, self._user))).run(text)
 
 
 def asked_meanwhile(
@@ -81,7 +81,9 @@ def whose(stage: Stage, job: str) -> tuple[str, str | None]:
 
 
 async def _by_http(service: Service, version: int | None) -> object:
-    return await Desk(service, About("1", "local", ())).put_job(PutJob(name="pay", definition=TABLE, version=version))
+    return await Api(service, ApiContext("1", "local", ())).put_job(
+        PutJob(name="pay", definition=TABLE, version=version)
+    )
 
 
 async def _by_verb(service: Service, version: int | None) -> object:

@@ -9,8 +9,7 @@ from unicodedata import normalize
 import pytest
 from tests.sql.stage import Stage
 
-from horae.control.service import Service
-from horae.core import ids
+from horae.core.job import ids
 from horae.errors import (
     AccessDenied,
     AlreadyExists,
@@ -22,6 +21,7 @@ from horae.errors import (
     PrincipalNotFound,
     RunNotFound,
 )
+from horae.services.service import Service
 
 EVERY_JOB_RIGHT = "CREATE JOB, ALTER JOB, DROP JOB, EXECUTE JOB, VIEW JOB HISTORY"
 

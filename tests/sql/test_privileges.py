@@ -10,12 +10,12 @@ import pytest
 from tests.sql.matrix import CREATE, MATRIX, PRINCIPALS, Case, grants_of, page_table
 from tests.sql.stage import Stage
 
-from horae.core import ids
 from horae.core.access import Privilege
-from horae.ddl.parsing import statement_of
-from horae.ddl.statements import Statement
-from horae.ddl.text import split
+from horae.core.job import ids
 from horae.errors import AccessDenied, LoginFailed
+from horae.formats.sql.parser import statement_of
+from horae.formats.sql.statements import Statement
+from horae.formats.sql.tokens import split
 
 EVERY = tuple(Privilege)
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"

@@ -11,12 +11,12 @@ import pytest
 from tests.sql.stage import Stage
 from tests.store.catalogs import opened
 
-from horae.control.service import Service
-from horae.core.instant import rfc3339
-from horae.ddl.session import Session
+from horae.core.time.instant import rfc3339
 from horae.errors import AccessDenied, Conflict, InvalidDefinition, InvalidInput, InvalidStatement
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.services.service import Service
+from horae.services.sql.session import SqlSession
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
 
 DESIGN = """
 -- Backfill existing schedules from worker registration
@@ -120,7 +120,7 @@ def test_an_insert_may_pause_and_say_when_the_job_first_runs(stage: Stage) -> No
 
 def test_of_two_that_insert_one_name_at_once_one_is_told_a_row(stage: Stage) -> None:
     async def inserted(store: Catalog, name: str) -> int:
-        return (await Session(Service(store)).run(f"{INSERT} VALUES ('{name}', '@daily')")).rowcount
+        return (await SqlSession(Service(store)).run(f"{INSERT} VALUES ('{name}', '@daily')")).rowcount
 
     async def body(first: Store) -> None:
         async def both(second: Store) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.sql.stage import Stage, staged
 from tests.store.catalogs import sqlite_place
 
-from horae.core.job import JobSpec
+from horae.core.job.definition import JobSpec
 
 PEOPLE = """
     CREATE USER ann; CREATE USER "Bob's"; CREATE ROLE crew; GRANT CREATE JOB, EXECUTE EXTERNAL JOB TO ann;

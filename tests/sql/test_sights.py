@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.sql.stage import Stage
 
-from horae.control.service import Service
-from horae.control.tables import TABLES, readable
-from horae.core.sight import FROM_VIEWERS, HIDDEN, HIDDEN_COLUMNS, SIGHTS, Sight
+from horae.core.table_access import ADMINISTRATOR_TABLES, HIDDEN_COLUMNS, HIDDEN_TABLES, TABLE_AUDIENCES, TableAudience
 from horae.errors import AccessDenied, HoraeError, InvalidInput
+from horae.services.service import Service
+from horae.services.tables import TABLES, readable
 
 
 @pytest.fixture(scope="module")
@@ -29,27 +29,27 @@ def town(ground: Stage) -> Stage:
 def test_every_table_of_the_catalog_says_who_reads_it(town: Stage) -> None:
     rows = town.sql(TABLES["sqlite" if town.place.kind == "sqlite" else "postgresql"])
     there = {name for name, _ in rows if not name.startswith("sqlite_")}
-    assert there == SIGHTS.keys() - ({"counters"} if town.place.kind == "postgres" else set())
+    assert there == TABLE_AUDIENCES.keys() - ({"counters"} if town.place.kind == "postgres" else set())
 
 
-@pytest.mark.parametrize("table", sorted(SIGHTS))
+@pytest.mark.parametrize("table", sorted(TABLE_AUDIENCES))
 def test_a_table_is_shown_to_those_who_may_read_it_and_to_no_others(town: Stage, table: str) -> None:
     if table == "counters" and town.place.kind == "postgres":
         return
     text = f"SELECT count(*) FROM sys.{table}"
     for user in (None, "root"):
-        if SIGHTS[table] is Sight.NOBODY:
+        if TABLE_AUDIENCES[table] is TableAudience.NOBODY:
             with pytest.raises(InvalidInput, match=r"cannot be read|permission denied"):
                 town.sql(text, user)
         else:
             town.sql(text, user)
-    match SIGHTS[table]:
-        case Sight.VIEWERS:
+    match TABLE_AUDIENCES[table]:
+        case TableAudience.VIEWERS:
             town.sql(text, "vera")
-        case Sight.ADMINISTRATORS:
+        case TableAudience.ADMINISTRATORS:
             refusal = town.refused(text, "vera")
             assert refusal.message.startswith(f"sys.{table} is for administrators")
-        case Sight.NOBODY:
+        case TableAudience.NOBODY:
             with pytest.raises(InvalidInput, match=r"cannot be read|permission denied"):
                 town.sql(text, "vera")
 
@@ -73,8 +73,8 @@ def test_nor_is_it_shown_by_a_way_round(town: Stage, text: str) -> None:
 def test_the_list_of_tables_names_what_may_be_read(town: Stage) -> None:
     rows = [tuple(row) for row in town.sql(TABLES["sqlite" if town.place.kind == "sqlite" else "postgresql"])]
     seen, viewed = readable(rows), readable(rows, viewer=True)
-    assert seen.keys() - viewed.keys() == FROM_VIEWERS
-    assert not HIDDEN & seen.keys()
+    assert seen.keys() - viewed.keys() == ADMINISTRATOR_TABLES
+    assert not HIDDEN_TABLES & seen.keys()
     assert not HIDDEN_COLUMNS["users"] & set(seen["users"])
 
 
@@ -95,12 +95,12 @@ def test_what_is_asked_for_without_sql_is_decided_by_the_same_table(
     def asked() -> None:
         town.app.home.call_blocking(lambda _: town.app.serve(OTHERWISE[table], "vera"))
 
-    if SIGHTS[table] is Sight.VIEWERS:
+    if TABLE_AUDIENCES[table] is TableAudience.VIEWERS:
         asked()
         return
     with pytest.raises(AccessDenied):
         asked()
-    monkeypatch.setitem(SIGHTS, table, Sight.VIEWERS)
+    monkeypatch.setitem(TABLE_AUDIENCES, table, TableAudience.VIEWERS)
     asked()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.sql.stage import Stage
 
-from horae.control.tables import TABLES, readable
 from horae.errors import HoraeError
+from horae.services.tables import TABLES, readable
 
 
 def test_what_is_offered_is_what_a_select_shows(stage: Stage) -> None:

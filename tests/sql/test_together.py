@@ -10,9 +10,9 @@ import pytest
 from tests.sql.stage import Stage
 
 from horae import Cron, Horae, Retry
-from horae.control.service import Service
-from horae.ddl.session import Session
 from horae.errors import AlreadyExists, HoraeError, InvalidStatement, JobNotFound, StoreConflict, VersionConflict
+from horae.services.service import Service
+from horae.services.sql.session import SqlSession
 
 WORK = "SCHEDULE = NONE AS 'SELECT 1'"
 
@@ -96,7 +96,7 @@ def test_one_by_one_what_was_done_before_a_fault_stays(stage: Stage) -> None:
     async def each(service: Service) -> list[str]:
         found = []
         text = f"CREATE JOB a {WORK}; SELECT 1; CREATE JOB b {WORK}; DROP JOB nothing; CREATE JOB c {WORK}"
-        results = Session(service).results(text, each=True)
+        results = SqlSession(service).results(text, each=True)
         found += [(await anext(results)).statement for _ in range(3)]
         with pytest.raises(JobNotFound):
             await anext(results)

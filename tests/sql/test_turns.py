@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tests.store.catalogs import PATIENCE, sqlite_place
 
-from horae.control.service import Service
-from horae.control.turns import MOST_SELECTING, turns
 from horae.core.access import LOCAL_NAME, Principal, user_uuid
-from horae.ddl.script import read
-from horae.ddl.session import LONG_TEXT, READING_VERBS, Session
 from horae.errors import HoraeError, InvalidInput
-from horae.store.catalog import Catalog
+from horae.services.service import Service
+from horae.services.sql.script import read
+from horae.services.sql.session import LONG_TEXT, READING_VERBS, SqlSession
+from horae.services.turns import MOST_SELECTING, turns
+from horae.store.catalog.catalog import Catalog
 from horae.store.records import Rows
 
 MANY = 40
@@ -55,7 +55,7 @@ async def turns_during(work: Awaitable[object]) -> int:
 
 
 async def carried_out(store: Catalog, text: str, *, each: bool = False, most: int | None = None) -> list[str]:
-    found = Session(Service(store)).results(text, each=each, most=most)
+    found = SqlSession(Service(store)).results(text, each=each, most=most)
     return [result.statement async for result in found]
 
 
@@ -86,7 +86,7 @@ def test_a_long_text_is_read_while_others_go_on(tmp_path: Path, monkeypatch: pyt
         return read(text, most)
 
     async def work(store: Catalog) -> None:
-        monkeypatch.setattr("horae.ddl.session.read", slowly)
+        monkeypatch.setattr("horae.services.sql.session.read", slowly)
         reading = asyncio.ensure_future(carried_out(store, "SHOW " + "(" * 15 * LONG_TEXT))
         while not begun.is_set():
             await asyncio.sleep(0)

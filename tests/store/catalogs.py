@@ -9,11 +9,11 @@ from typing import Any
 import apsw
 import psycopg
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.schedule import Cron, Schedule
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.schedule.schedules import Cron, Schedule
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
+from horae.store.protocols.store import Store
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
 

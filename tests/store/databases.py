@@ -7,7 +7,7 @@ import asyncio
 
 from tools.postgres import PostgresServer
 
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
 
 _EMPTY = """

@@ -20,14 +20,14 @@ import pytest
 from psycopg import waiting
 from psycopg_pool import base, pool_async
 
-from horae.store.postgres import links, listening, pooling
-from horae.store.postgres.pooling import Connection
+from horae.store.postgres import keepalive, listen_connection, pool
+from horae.store.postgres.pool import PostgresConnection
 from horae.testing.alternation import shut_down
 from horae.testing.virtual_loop import VirtualLoop
 
 REAL_PATIENCE = 60.0
 """Real seconds that an answer of the server may take: so long only where it never comes."""
-TELLERS = (links, listening, pooling, waiting, base, pool_async)
+TELLERS = (keepalive, listen_connection, pool, waiting, base, pool_async)
 """Modules that measure how long something has taken."""
 
 
@@ -38,7 +38,7 @@ class HangingLoop(VirtualLoop):
         super().__init__(seed, patience=REAL_PATIENCE)
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]  # asyncio's own types are stricter
-        if callback is not listening._settle:
+        if callback is not listen_connection._finish:
             super().add_reader(fd, callback, *args)
             return
         with self.background():
@@ -61,7 +61,7 @@ class Hanging:
     def _strikes(self) -> bool:
         return self.is_on and self._random.random() < self._often
 
-    def cut(self, connection: Connection) -> None:
+    def cut(self, connection: PostgresConnection) -> None:
         """Lets a connection hang from now on."""
         if connection.pgconn in self._deaf:
             return
@@ -73,7 +73,7 @@ class Hanging:
         self._deaf.add(connection.pgconn)
         self.hung += 1
 
-    def waited(self, connection: Connection, work: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def waited(self, connection: PostgresConnection, work: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """What the connection waits for; any of its waits may be the one that hangs."""
         try:
             wanted = next(work)
@@ -124,9 +124,9 @@ class Hanging:
 @contextmanager
 def hanging(seed: int, often: float = 0.02) -> Iterator[Hanging]:
     faults = Hanging(seed, often)
-    wait, wait_conn = Connection.wait, waiting.wait_conn_async
+    wait, wait_conn = PostgresConnection.wait, waiting.wait_conn_async
 
-    async def waits(self: Connection, gen: Any, *how: Any, **more: Any) -> Any:
+    async def waits(self: PostgresConnection, gen: Any, *how: Any, **more: Any) -> Any:
         return await wait(self, faults.waited(self, gen), *how, **more)
 
     async def connects(gen: Any, *how: Any, **more: Any) -> Any:
@@ -135,7 +135,7 @@ def hanging(seed: int, often: float = 0.02) -> Iterator[Hanging]:
     with pytest.MonkeyPatch.context() as patched:
         for module in TELLERS:
             patched.setattr(module, "monotonic", faults.loop.time)
-        patched.setattr(Connection, "wait", waits)
+        patched.setattr(PostgresConnection, "wait", waits)
         patched.setattr(waiting, "wait_conn_async", connects)
         try:
             yield faults

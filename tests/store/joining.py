@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 
 from tests.store.catalogs import PATIENCE, Place
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import AttemptState
-from horae.store.catalog import Catalog
-from horae.store.joining import JoinedRun
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import AttemptState
+from horae.store.catalog.catalog import Catalog
+from horae.store.catalog.runs.joined_run import JoinedRun
 from horae.store.records import Admission, AttemptEnd, Capacity, Claim, Origin, Settlement
 
 

@@ -18,11 +18,11 @@ from tools.postgres import PostgresServer
 
 from horae.core.access import Grant, Privilege
 from horae.errors import HoraeError
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.driver import RoleChange
-from horae.store.postgres.roles import role_name
-from horae.store.records import Rows, Verdict
-from horae.store.vault import Identity
+from horae.store.postgres.text.roles import role_name
+from horae.store.protocols.people import Identity
+from horae.store.records import Rows, SettlementVerdict
 
 VARIABLES = {"job_uuid": "7a3e", "job_run_uuid": "91bc", "job_name": "nightly"}
 LOCAL = Identity("local", is_admin=True, variables=VARIABLES)
@@ -79,7 +79,7 @@ async def ran(worker: Worker, text: str, who: Identity, most: int = MOST) -> Row
     """The whole SQL job: its text, and its end in the same transaction, which must be taken."""
     async with worker.joins(apart(who)) as joined:
         rows = await joined.run_text(text, who, most)
-        assert (await joined.settle(worker.word(0))).verdict is Verdict.SETTLED
+        assert (await joined.settle(worker.word(0))).verdict is SettlementVerdict.SETTLED
         return rows
 
 

@@ -36,25 +36,25 @@ from tests.store.stateful_commands import (
 )
 from tests.store.stateful_difference import Refused, answered, differences
 
-from horae.core.instant import floored
-from horae.core.job import JobSpec
-from horae.core.lifecycle import RUNS, AttemptState, JobState
-from horae.store.port import (
+from horae.core.job.definition import JobSpec
+from horae.core.run.lifecycle import RUNS, AttemptState, JobState
+from horae.core.time.instant import floored
+from horae.store.protocols.store import (
     Admission,
-    Admitted,
+    AdmissionResult,
     AttemptEnd,
+    AttemptStart,
     Capacity,
     Claim,
     NodeRecord,
     Origin,
     RunRecord,
     Settlement,
-    Start,
     Store,
 )
 from horae.testing.clock import ManualClock
-from horae.testing.contract_builders import BEGINNING
-from horae.testing.model_store import ModelStore
+from horae_store_tests.contract.builders import BEGINNING
+from horae_store_tests.model.store import ModelStore
 
 Opens = Callable[[ManualClock], Store | AbstractContextManager[Store]]
 Answer = TypeVar("Answer")
@@ -207,7 +207,7 @@ class StoreComparison(RuleBasedStateMachine):
             return
         chosen = None if tasks is None else tuple(tasks)
 
-        def admit(store: Store, real: Callable[[str], str]) -> Awaitable[tuple[Admitted, ...]]:
+        def admit(store: Store, real: Callable[[str], str]) -> Awaitable[tuple[AdmissionResult, ...]]:
             request = Admission(
                 run.job_name, Origin.REPLAY, "ann", replay_of=real(run.run_id), tasks=chosen, reason="r"
             )
@@ -347,7 +347,7 @@ class StoreComparison(RuleBasedStateMachine):
             positions = {task.name: position for position, task in enumerate(claim.definition.tasks)}
             tasks = self.run(self.model.history(claim.run_id)).tasks
             under_way = [
-                Start(positions[task.name], attempt.number)
+                AttemptStart(positions[task.name], attempt.number)
                 for task in tasks
                 for attempt in task.attempts
                 if attempt.state is AttemptState.RUNNING and task.name in positions
@@ -373,7 +373,7 @@ async def _nodes(store: Store) -> list[NodeRecord]:
 
 def _runs_in(answer: Any) -> list[str]:
     """The runs that admissions were answered with."""
-    return [each.run_id for each in answer if isinstance(each, Admitted)] if isinstance(answer, tuple) else []
+    return [each.run_id for each in answer if isinstance(each, AdmissionResult)] if isinstance(answer, tuple) else []
 
 
 def machine_for(opens: Opens, *, examples: int = 30, steps: int = 40) -> type[StoreComparison]:

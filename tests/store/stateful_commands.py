@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as some
 
+from horae.core.change.update_policy import Update
 from horae.core.declarative import HANDLER, declared_spec, task_name
-from horae.core.interval import Every
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import AttemptState, JobState
-from horae.core.policy import NO_RETRY, Bounded, Queue, Retry
-from horae.core.schedule import Cron, Once
-from horae.core.update import Update
-from horae.core.window import Window
-from horae.testing.contract_builders import BEGINNING, MINUTELY
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.job.policies import NO_RETRY, Bounded, Queue, Retry
+from horae.core.run.lifecycle import AttemptState, JobState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron, Once
+from horae.core.window.window import Window
+from horae_store_tests.contract.builders import BEGINNING, MINUTELY
 
 NAMES = ("a", "b", "c")
 TASKS = ("one", "two", "three")

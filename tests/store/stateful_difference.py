@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from horae.core import ids
+from horae.core.job import ids
 from horae.errors import Conflict, InvalidInput, NotFound
-from horae.store.port import Definition, History, Pulse
+from horae.store.protocols.store import Definition, HeartbeatResult, RunHistory
 
 EXPECTED = (NotFound, InvalidInput, Conflict)
 """What a command may be refused with. Anything else that is raised is a fault of the store that raised it."""
@@ -35,12 +35,12 @@ def differences(model: Any, real: Any, path: str, names: Mapping[str, str]) -> l
     if type(model) is type(real) and model == real:
         return []
     for answer in (model, real):
-        if isinstance(answer, History):
+        if isinstance(answer, RunHistory):
             check_derived(answer)
     return list(_apart(plain(model, {}), plain(real, names), path))
 
 
-def check_derived(history: History) -> None:
+def check_derived(history: RunHistory) -> None:
     """Ids of task runs and attempts are derived from the run's, on every store."""
     job = ids.job_uuid(history.record.job_name)
     for task in history.tasks:
@@ -55,7 +55,7 @@ def plain(value: Any, names: Mapping[str, str]) -> Any:
         return names.get(value, value)
     if isinstance(value, Definition):
         return value
-    if isinstance(value, Pulse):
+    if isinstance(value, HeartbeatResult):
         told = {"now": value.now, "expelled": value.expelled, "cancels": plain(value.cancels, names)}
         return told | {name: sorted(plain(getattr(value, name), names)) for name in ("released", "lost")}
     if isinstance(value, Mapping):

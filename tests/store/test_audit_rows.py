@@ -10,8 +10,8 @@ from uuid import UUID
 
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.core.lifecycle import AttemptState, JobState
-from horae.store.port import AttemptEnd, Capacity, Settlement, Store
+from horae.core.run.lifecycle import AttemptState, JobState
+from horae.store.protocols.store import AttemptEnd, Capacity, Settlement, Store
 from horae.testing.clock import ManualClock
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")

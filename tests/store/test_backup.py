@@ -18,7 +18,7 @@ from tests.engine.world import START, after, simulate, states
 from tests.store.databases import Databases
 
 from horae import Every, Horae
-from horae.app.backup import back_up, restore
+from horae.app.process.backup import back_up, restore
 from horae.errors import AlreadyExists, InUse, InvalidInput, NotACatalog, NotFound, SchemaTooNew, StoreRefused
 from horae.store.sqlite import backup
 from horae.testing.simulation import Simulation

@@ -28,8 +28,8 @@ from horae.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
 from horae.store.sqlite import driver as sqlite_driver
 
 
@@ -155,9 +155,9 @@ def test_a_folder_and_a_missing_folder_are_told_apart(tmp_path: Path) -> None:
 _READ_ONLY = """
 import asyncio, os, sys
 from horae.errors import HoraeError
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.sqlite.driver import SqliteDriver
-from horae.store.migrating import migrations
+from horae.store.schema import migrations
 
 migrations("sqlite")  # read while this is still root, who may read where the interpreter lies
 store = Catalog(SqliteDriver(sys.argv[1]))

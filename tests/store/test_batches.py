@@ -13,7 +13,7 @@ from tests.store.databases import Databases
 from tests.tier import examples
 
 from horae.store.driver import Statement
-from horae.store.postgres.arrays import Batch
+from horae.store.postgres.arrays import BatchStatement
 
 ECHO = Statement(
     "echo",
@@ -32,7 +32,9 @@ def connection(databases_18: Databases) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def arrived(connection: psycopg.Connection[Any], batch: Batch, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def arrived(
+    connection: psycopg.Connection[Any], batch: BatchStatement, rows: list[tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
     text, values = batch.bound(rows)
     return connection.execute(text.encode(), values).fetchall()
 
@@ -45,11 +47,11 @@ def test_the_rows_that_arrive_are_those_given(
     given_rows = [
         tuple(first if alike else own for first, own, alike in zip(rows[0], row, same, strict=True)) for row in rows
     ]
-    assert arrived(connection, Batch(ECHO), given_rows) == given_rows
+    assert arrived(connection, BatchStatement(ECHO), given_rows) == given_rows
 
 
 def test_what_all_rows_have_in_common_is_sent_once() -> None:
-    text, values = Batch(ECHO).bound([(number, "same", True, None) for number in range(20)])
+    text, values = BatchStatement(ECHO).bound([(number, "same", True, None) for number in range(20)])
     assert values["word"] == "same"
     assert (values["flag"], values["code"]) == ("t", None)
     assert text.count("unnest(") == 1
@@ -57,7 +59,7 @@ def test_what_all_rows_have_in_common_is_sent_once() -> None:
 
 
 def test_a_statement_has_few_forms_however_its_rows_differ(connection: psycopg.Connection[Any]) -> None:
-    batch, texts = Batch(ECHO), set()
+    batch, texts = BatchStatement(ECHO), set()
     for mask in range(16):
         a, b, c, d = (mask >> column & 1 for column in range(4))
         rows: list[tuple[Any, ...]] = [(a * row, str(b * row), bool(c * row % 2), d * row) for row in range(20)]

@@ -12,15 +12,15 @@ from tests.store.catalogs import PATIENCE, Place, minutely, sqlite_place
 from tests.store.databases import Databases
 
 from horae.errors import HoraeError, StoreUnavailable
-from horae.store import boarding
-from horae.store.board import JobsAsked
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog import page_reads
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
+from horae.store.protocols.reads import JobsQuery
+from horae.store.protocols.store import Store
 from horae.store.sqlite.driver import SqliteDriver
-from horae.store.sqlite.looking import MOST_LOOKING, Looks
+from horae.store.sqlite.read_connections import MOST_READERS, ReadConnections
 from horae.testing.clock import ManualClock
-from horae.testing.contract_board import RunListContract
+from horae_store_tests.contract.page_reads import RunListContract
 
 STATEMENTS = {
     "endless": "WITH RECURSIVE n (a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT count(*) FROM n",
@@ -32,9 +32,9 @@ STATEMENTS = {
 class Ways(RunListContract):
     """Which way runs are found depends on how many there are; here it does not."""
 
-    @pytest.fixture(autouse=True, params=["MOST_LATEST", "MOST_BORN"])
+    @pytest.fixture(autouse=True, params=["MOST_LATEST", "MOST_RUNS_SCANNED"])
     def _way(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(boarding, request.param, 0)
+        monkeypatch.setattr(page_reads, request.param, 0)
 
 
 class TestWaysOnSqlite(Ways):
@@ -64,7 +64,7 @@ def looked(place: Place, body: Any) -> None:
     """Runs `body` with an open store and looks of its own at the same file."""
 
     async def whole() -> None:
-        store, looks = place.store(), Looks(place.target, STATEMENTS, 30.0)
+        store, looks = place.store(), ReadConnections(place.target, STATEMENTS, 30.0)
         await store.open()
         looks.open()
         try:
@@ -77,13 +77,13 @@ def looked(place: Place, body: Any) -> None:
     asyncio.run(whole())
 
 
-async def asked(looks: Looks, name: str) -> list[Any]:
+async def asked(looks: ReadConnections, name: str) -> list[Any]:
     async with looks.transaction(0) as look:
         return await look.rows(name)
 
 
 def test_verbs_go_on_while_somebody_looks_for_long(place: Place) -> None:
-    async def body(store: Catalog, looks: Looks) -> None:
+    async def body(store: Catalog, looks: ReadConnections) -> None:
         looking = asyncio.ensure_future(asked(looks, "endless"))
         for number in range(1, 20):
             await store.set_pool("p", number)
@@ -98,7 +98,7 @@ def test_verbs_go_on_while_somebody_looks_for_long(place: Place) -> None:
 
 
 def test_a_look_is_one_snapshot_and_the_next_one_sees_what_was_written_since(place: Place) -> None:
-    async def body(store: Catalog, looks: Looks) -> None:
+    async def body(store: Catalog, looks: ReadConnections) -> None:
         async with looks.transaction(0) as look:
             before = await look.rows("names")
             await store.define([minutely("b")])
@@ -109,8 +109,8 @@ def test_a_look_is_one_snapshot_and_the_next_one_sees_what_was_written_since(pla
 
 
 def test_whoever_comes_when_all_are_looking_waits_for_one_of_them(place: Place) -> None:
-    async def body(store: Catalog, looks: Looks) -> None:
-        slow = [asyncio.ensure_future(asked(looks, "endless")) for _ in range(MOST_LOOKING)]
+    async def body(store: Catalog, looks: ReadConnections) -> None:
+        slow = [asyncio.ensure_future(asked(looks, "endless")) for _ in range(MOST_READERS)]
         await asyncio.sleep(0)
         late = asyncio.ensure_future(asked(looks, "names"))
         await store.set_pool("p", 1)
@@ -125,7 +125,7 @@ def test_whoever_comes_when_all_are_looking_waits_for_one_of_them(place: Place) 
 
 
 def test_who_only_looks_cannot_write(place: Place) -> None:
-    async def body(store: Catalog, looks: Looks) -> None:
+    async def body(store: Catalog, looks: ReadConnections) -> None:
         with pytest.raises(HoraeError) as refused:
             await asked(looks, "write")
         assert isinstance(refused.value.__cause__, apsw.ReadOnlyError)
@@ -138,7 +138,7 @@ def test_who_only_looks_cannot_write(place: Place) -> None:
 
 
 def test_a_store_that_is_closed_while_somebody_looks_lets_them_finish(place: Place) -> None:
-    async def body(store: Catalog, looks: Looks) -> None:
+    async def body(store: Catalog, looks: ReadConnections) -> None:
         async with looks.transaction(0) as look:
             looks.close()
             assert await look.rows("names") == [("a",)]
@@ -149,15 +149,15 @@ def test_a_store_that_is_closed_while_somebody_looks_lets_them_finish(place: Pla
 def test_the_board_of_a_store_that_is_not_open_says_so(place: Place) -> None:
     async def body() -> None:
         with pytest.raises(StoreUnavailable, match="not open"):
-            await place.store().list_jobs(JobsAsked())
+            await place.store().list_jobs(JobsQuery())
 
     asyncio.run(body())
 
 
 def test_a_page_is_read_while_a_task_holds_the_only_connection_that_writes(place: Place) -> None:
-    async def body(store: Catalog, looks: Looks) -> None:
+    async def body(store: Catalog, looks: ReadConnections) -> None:
         async with store.driver.joined(PATIENCE):
-            assert (await store.list_jobs(JobsAsked())).total == 1
+            assert (await store.list_jobs(JobsQuery())).total == 1
             assert await store.session_user("0" * 64) is None
 
     looked(place, body)

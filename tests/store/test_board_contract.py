@@ -8,13 +8,13 @@ import pytest
 from tests.store.databases import Databases
 from tests.tier import ON_16
 
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
+from horae.store.protocols.store import Store
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
-from horae.testing.contract_looking import BoardContract
-from horae.testing.contract_visitors import VisitorContract
+from horae_store_tests.contract.page_details import BoardContract
+from horae_store_tests.contract.sessions import VisitorContract
 
 
 class Whole(BoardContract, VisitorContract):

@@ -9,9 +9,9 @@ import pytest
 from tests.store.catalogs import Place, minutely
 from tests.store.databases import Databases
 
-from horae.core.lifecycle import JobState
+from horae.core.run.lifecycle import JobState
 from horae.errors import JobNotFound
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
 from horae.store.records import Capacity
 from horae.testing.clock import ManualClock

@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 from tests.store.catalogs import PATIENCE, Place, minutely, opened
 
-from horae.core.interval import Every
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import JobState, RunState
-from horae.core.schedule import Cron
-from horae.store.port import Capacity, Store
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron
+from horae.store.protocols.store import Capacity, Store
 from horae.testing.clock import ManualClock
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")

@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 from tests.store.catalogs import Place, minutely
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.store.catalog import Catalog
-from horae.store.port import Capacity
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.transaction import PostgresTransaction
+from horae.store.protocols.store import Capacity
 from horae.store.records import Admission, Origin
 from horae.store.sqlite.transaction import SqliteTransaction
 from horae.testing.clock import ManualClock

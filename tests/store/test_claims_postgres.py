@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from tests.store.databases import Databases
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.store.catalog import Catalog
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
 from horae.store.records import Admission, Capacity, Origin
 from horae.testing.clock import ManualClock

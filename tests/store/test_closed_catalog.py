@@ -12,7 +12,7 @@ from tests.store.databases import Databases
 
 from horae.core.access import user_uuid
 from horae.errors import Conflict
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 
 MADE = {
     "a token": (

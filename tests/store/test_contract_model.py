@@ -6,16 +6,16 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from horae.core.declarative import Standing
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import JobState, RunState
-from horae.core.schedule import Cron
-from horae.core.window import Window
-from horae.store.port import Capacity, Store
+from horae.core.declarative import RegistrationStatus
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.schedule.schedules import Cron
+from horae.core.window.window import Window
+from horae.store.protocols.store import Capacity, Store
 from horae.testing.clock import ManualClock
-from horae.testing.contract_declaring import registered
-from horae.testing.model_store import ModelStore
-from horae.testing.store_contract import StoreContract
+from horae_store_tests.contract.registrations import registered
+from horae_store_tests.contract.store_contract import StoreContract
+from horae_store_tests.model.store import ModelStore
 
 
 class TestModelStore(StoreContract):
@@ -35,9 +35,9 @@ def test_declaring_takes_over_from_a_node_whose_lock_is_free() -> None:
         clock.advance(timedelta(seconds=90))
         await store.plan()
         assert [run.state for run in await store.runs()] == ["QUEUED", "RUNNING"]
-        assert [each.standing for each in await store.declare((registered(),))] == [Standing.PRESERVED]
+        assert [each.standing for each in await store.declare((registered(),))] == [RegistrationStatus.PRESERVED]
         store.die(node)
-        assert [each.standing for each in await store.declare((registered(),))] == [Standing.ORPHANED]
+        assert [each.standing for each in await store.declare((registered(),))] == [RegistrationStatus.ORPHANED]
         queued, lost = await store.runs()
         assert (queued.state, queued.reason) == ("SKIPPED", "coalesced")
         assert (lost.run_id, lost.state, lost.not_before) == (claim.run_id, "PENDING", clock.now())

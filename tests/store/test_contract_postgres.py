@@ -6,12 +6,12 @@ import pytest
 from tests.store.databases import Databases
 from tests.tier import ON_16
 
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
+from horae.store.protocols.store import Store
 from horae.testing.clock import ManualClock
-from horae.testing.contract_builders import SqlWords
-from horae.testing.store_contract import StoreContract
+from horae_store_tests.contract.builders import SqlWords
+from horae_store_tests.contract.store_contract import StoreContract
 
 
 class PostgresContract(StoreContract):

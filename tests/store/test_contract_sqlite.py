@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
-from horae.testing.contract_builders import SqlWords
-from horae.testing.store_contract import StoreContract
+from horae_store_tests.contract.builders import SqlWords
+from horae_store_tests.contract.store_contract import StoreContract
 
 SQL = SqlWords("sys.things", "?", ":value")
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.control.doctor import MOST_REFUSED, Finding, examine
-from horae.core.lifecycle import JobState
-from horae.core.schedule import Cron
-from horae.store.catalog import Catalog
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.schedules import Cron
+from horae.services.doctor.doctor import MOST_REFUSED, DoctorFinding, examine
+from horae.store.catalog.catalog import Catalog
 from horae.testing.clock import ManualClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ def run(place: Place, body: Callable[[Catalog, ManualClock], Awaitable[None]]) -
     asyncio.run(opened(place, clock, lambda store: body(store, clock)))  # type: ignore[arg-type]  # it is a Catalog
 
 
-async def named(store: Catalog, name: str, check: str) -> list[Finding]:
+async def named(store: Catalog, name: str, check: str) -> list[DoctorFinding]:
     return [each for each in (await examine(store)).findings if each.subject == name and each.check == check]
 
 

@@ -16,14 +16,14 @@ import pytest
 from psycopg import _pipeline_base
 from tests.store.databases import Databases
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import AttemptState
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import AttemptState
 from horae.errors import StoreConflict, StoreUnavailable
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres import driver
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.postgres.pooling import Connection, _Joined
-from horae.store.records import Admission, AttemptEnd, Capacity, Dispatched, Origin, Settlement
+from horae.store.postgres.pool import PostgresConnection, _CommandGroup
+from horae.store.records import Admission, AttemptEnd, Capacity, ClaimResult, Origin, Settlement
 
 GUARD = 60.0
 """Real seconds after which something waits for a lock, however slow the machine is."""
@@ -34,7 +34,7 @@ STANDS_STILL = "SET LOCAL idle_in_transaction_session_timeout = 0"
 FROZEN = """
 import asyncio, sys
 from uuid import UUID
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
 
 async def main():
@@ -87,7 +87,7 @@ async def prepared(store: Catalog) -> None:
     await store.admit([Admission(name, Origin.TRIGGER, "local", key=name) for name in ("pooled", "limited", "free")])
 
 
-def claimed(found: Dispatched) -> set[str]:
+def claimed(found: ClaimResult) -> set[str]:
     return {claim.definition.name for claim in found.claims}
 
 
@@ -204,9 +204,9 @@ class Stops:
         self.after: int | None = None
         self.stopped = asyncio.Event()
         self.session = 0
-        wait = Connection.wait
+        wait = PostgresConnection.wait
 
-        async def waits(connection: Connection, *given: Any, **more: Any) -> Any:
+        async def waits(connection: PostgresConnection, *given: Any, **more: Any) -> Any:
             try:
                 return await wait(connection, *given, **more)
             finally:
@@ -216,7 +216,7 @@ class Stops:
                     self.stopped.set()
                     await asyncio.Event().wait()
 
-        monkeypatch.setattr(Connection, "wait", waits)
+        monkeypatch.setattr(PostgresConnection, "wait", waits)
 
 
 @pytest.mark.parametrize("version", [16, 18])
@@ -226,7 +226,7 @@ def test_wherever_a_settlement_stops_the_server_ends_its_transaction(
     databases: Databases = request.getfixturevalue(f"databases_{version}")
     url, node = databases.emptied(), uuid4()
     # Only how long it stands still is to end it; a transaction is not to be too long as a whole.
-    monkeypatch.setattr(driver, "WHOLE", 3600)
+    monkeypatch.setattr(driver, "TRANSACTION_TIME", 3600)
 
     async def main() -> int:
         async with opened(url) as store:
@@ -288,7 +288,9 @@ def test_nothing_of_a_pipeline_is_sent_without_the_sync_that_has_the_server_coun
     communicate = vars(_pipeline_base)["pipeline_communicate"]
 
     def watched(pgconn: Any, commands: Any) -> Any:
-        taken.extend(isinstance(each, _Joined) and each._commands[-1] == pgconn.pipeline_sync for each in commands)
+        taken.extend(
+            isinstance(each, _CommandGroup) and each._commands[-1] == pgconn.pipeline_sync for each in commands
+        )
         return communicate(pgconn, commands)
 
     async def main() -> None:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.control.doctor import Finding, examine
-from horae.store.catalog import Catalog
+from horae.services.doctor.doctor import DoctorFinding, examine
+from horae.store.catalog.catalog import Catalog
 from horae.testing.clock import ManualClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ def delete(place: Place, statement: str) -> None:
     place.sql(f"{off}; {statement}")
 
 
-async def named(store: Catalog, name: str) -> list[Finding]:
+async def named(store: Catalog, name: str) -> list[DoctorFinding]:
     return [each for each in (await examine(store)).findings if each.subject == name]
 
 

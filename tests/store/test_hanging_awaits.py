@@ -14,10 +14,10 @@ from tests.store.databases import Databases
 from tests.store.hanging import Hanging, hanging
 from tests.tier import seeds
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import AttemptState, RunState
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import AttemptState, RunState
 from horae.errors import Conflict, StoreConflict, StoreUnavailable
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
 from horae.store.records import Admission, AttemptEnd, Capacity, Claim, Origin, Settlement
 

@@ -14,7 +14,7 @@ from tests.store.running import MOST, Ground, introduced, new_ground, somebody
 from tools.postgres import running_postgres
 
 from horae.errors import InvalidInput, StoreError, TransactionExpired
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 
 ALICE = somebody("alice")
 KEPT = """DO $$ BEGIN

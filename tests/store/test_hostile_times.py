@@ -13,14 +13,14 @@ import psycopg
 import pytest
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.core.instant import rfc3339
-from horae.core.interval import Every, Iso8601
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.policy import Bounded, Retry
-from horae.core.schedule import Cron, Once, Schedule
-from horae.core.window import Window
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.job.policies import Bounded, Retry
+from horae.core.schedule.interval import Every, Iso8601
+from horae.core.schedule.schedules import Cron, Once, Schedule
+from horae.core.time.instant import rfc3339
+from horae.core.window.window import Window
 from horae.errors import HoraeError
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.records import Admission, Capacity, Origin
 from horae.testing.clock import ManualClock
 

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.core.interval import Every
-from horae.core.lifecycle import JobState
-from horae.core.schedule import Cron, Once, Schedule
-from horae.core.window import Window
-from horae.store.port import Store
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron, Once, Schedule
+from horae.core.window.window import Window
+from horae.store.protocols.store import Store
 from horae.testing.clock import ManualClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,11 +14,11 @@ from tests.store.databases import Databases
 from tests.store.joining import Worker, with_worker
 from tests.store.running import ADVISORY
 
-from horae.core.lifecycle import RunState, TaskState
+from horae.core.run.lifecycle import RunState, TaskState
 from horae.errors import Conflict, InvalidInput, StoreUnavailable
 from horae.store.postgres.driver import MOST_JOINED, PostgresDriver
-from horae.store.postgres.joining import PostgresJoined
-from horae.store.records import Capacity, Verdict
+from horae.store.postgres.joined_run import PostgresJoinedTransaction
+from horae.store.records import Capacity, SettlementVerdict
 
 THINGS = "DROP TABLE IF EXISTS things; CREATE TABLE things (name TEXT PRIMARY KEY)"
 NAMES = "SELECT name FROM things ORDER BY name"
@@ -87,13 +87,13 @@ def test_foreign_statements_run_under_the_servers_settings_and_settling_under_ou
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    concluded = PostgresJoined.conclude
+    concluded = PostgresJoinedTransaction.conclude
 
-    async def looked(self: PostgresJoined) -> None:
+    async def looked(self: PostgresJoinedTransaction) -> None:
         await concluded(self)
         seen.append(await self.raw("SELECT current_setting('enable_seqscan'), current_setting('search_path')"))
 
-    monkeypatch.setattr(PostgresJoined, "conclude", looked)
+    monkeypatch.setattr(PostgresJoinedTransaction, "conclude", looked)
 
     async def body(worker: Worker) -> None:
         async with worker.joins() as joined:
@@ -133,7 +133,7 @@ def test_what_a_statement_leaves_in_its_session_meets_nobody_else(
             ):
                 await joined.execute(text)
             [(first,)] = await joined.execute("SELECT pg_backend_pid()")
-            assert (await joined.settle(worker.word(0))).verdict is Verdict.SETTLED
+            assert (await joined.settle(worker.word(0))).verdict is SettlementVerdict.SETTLED
         async with worker.joins() as joined:
             [told] = await joined.execute(
                 "SELECT pg_backend_pid(), current_setting('search_path'), current_user = session_user,"
@@ -168,7 +168,7 @@ def test_a_run_that_was_taken_over_meanwhile_keeps_nothing(place: Place) -> None
             # Nobody waits for a task that is at work.
             assert await worker.store.take_over(other, worker.node, 0) == 1
             settled = await joined.settle(worker.word(0))
-            assert (settled.verdict, settled.state) == (Verdict.FENCED, RunState.PENDING)
+            assert (settled.verdict, settled.state) == (SettlementVerdict.FENCED, RunState.PENDING)
         [claim] = (await worker.store.dispatch(Capacity(str(other), 5))).claims
         with pytest.raises(Conflict):
             await worker.joins().__aenter__()
@@ -220,13 +220,13 @@ def test_a_connection_lost_at_a_statement_is_a_store_that_cannot_be_reached(plac
     assert place.sql(NAMES) == [("kept",)]
 
 
-Commit = Callable[[PostgresJoined], Awaitable[None]]
+Commit = Callable[[PostgresJoinedTransaction], Awaitable[None]]
 
 
 def before_commit(commit: Commit, place: Place) -> Commit:
     """The server ends the session before it hears of the commit."""
 
-    async def broken(self: PostgresJoined) -> None:
+    async def broken(self: PostgresJoinedTransaction) -> None:
         place.sql(f"SELECT pg_terminate_backend({self._connection.info.backend_pid}, {PATIENCE * 1000:.0f})")
         await commit(self)
 
@@ -236,7 +236,7 @@ def before_commit(commit: Commit, place: Place) -> Commit:
 def after_commit(commit: Commit, place: Place) -> Commit:
     """The server commits, and its answer never arrives."""
 
-    async def broken(self: PostgresJoined) -> None:
+    async def broken(self: PostgresJoinedTransaction) -> None:
         await commit(self)
         await self._connection.close()
         raise psycopg.OperationalError("server closed the connection unexpectedly")
@@ -255,14 +255,14 @@ def test_a_commit_without_an_answer_is_made_out_by_handing_the_run_back(
     committed = breaks is after_commit
 
     async def body(worker: Worker) -> None:
-        monkeypatch.setattr(PostgresJoined, "commit", breaks(PostgresJoined.commit, place))
+        monkeypatch.setattr(PostgresJoinedTransaction, "commit", breaks(PostgresJoinedTransaction.commit, place))
         with pytest.raises(StoreUnavailable) as lost:
             await worker.works("INSERT INTO things VALUES ('once')")
         assert lost.value.outcome_unknown
         monkeypatch.undo()
         [answer] = await worker.store.settle(worker.node, [worker.word(release=True)])
         ended = committed and len(tasks) == 1
-        assert answer.verdict is (Verdict.ALREADY if ended else Verdict.SETTLED)
+        assert answer.verdict is (SettlementVerdict.ALREADY if ended else SettlementVerdict.SETTLED)
         assert answer.state is (RunState.COMPLETED if ended else RunState.PENDING)
         history = await worker.store.history(worker.claim.run_id)
         assert history.tasks[0].state is (TaskState.SUCCESS if committed else TaskState.PENDING)
@@ -283,7 +283,7 @@ def test_handing_a_run_back_waits_for_the_transaction_in_doubt(place: Place) -> 
             release = asyncio.ensure_future(worker.store.settle(worker.node, [worker.word(release=True)]))
             assert await asyncio.wait_for(waits_for_a_lock(place, release), PATIENCE)
         [answer] = await release
-        assert (answer.verdict, answer.state) == (Verdict.ALREADY, RunState.COMPLETED)
+        assert (answer.verdict, answer.state) == (SettlementVerdict.ALREADY, RunState.COMPLETED)
 
     asyncio.run(with_worker(place, body, setup=THINGS))
     assert place.sql(NAMES) == [("kept",)]

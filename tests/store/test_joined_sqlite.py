@@ -11,8 +11,8 @@ from tests.store.catalogs import Place, sqlite_place
 from tests.store.joining import Worker, with_worker
 
 from horae.errors import InvalidInput
-from horae.store.foreign import head, is_blank
-from horae.store.records import Verdict
+from horae.store.foreign_statements import head, is_blank
+from horae.store.records import SettlementVerdict
 
 THINGS = "CREATE TABLE sys.things (name TEXT PRIMARY KEY)"
 
@@ -123,7 +123,7 @@ def test_a_statement_that_rolls_everything_back_leaves_nothing_to_commit(place: 
                 with pytest.raises(InvalidInput, match="nothing of it can be kept"):
                     await late
         [answer] = await worker.store.settle(worker.node, [worker.word(0)])
-        assert answer.verdict is Verdict.SETTLED
+        assert answer.verdict is SettlementVerdict.SETTLED
 
     asyncio.run(with_worker(place, body, setup=THINGS))
     assert place.sql("SELECT name FROM sys.things") == []
@@ -139,7 +139,7 @@ def test_a_reference_that_was_left_open_is_found_before_the_run_is_settled(place
             with pytest.raises(apsw.ConstraintError):
                 await joined.settle(worker.word(0))
             await joined.execute("INSERT INTO things VALUES ('nobody')")
-            assert (await joined.settle(worker.word(0))).verdict is Verdict.SETTLED
+            assert (await joined.settle(worker.word(0))).verdict is SettlementVerdict.SETTLED
 
     asyncio.run(with_worker(place, body, setup=setup))
     assert place.sql("SELECT thing FROM sys.parts") == [("nobody",)]

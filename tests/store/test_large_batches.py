@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.store.port import Store
+from horae.store.catalog.unit_of_work import SENT_AT_ONCE
+from horae.store.protocols.store import Store
 from horae.store.records import Capacity
-from horae.store.work import SENT_AT_ONCE
 from horae.testing.clock import ManualClock
 
 JOBS = 2 * SENT_AT_ONCE + 100

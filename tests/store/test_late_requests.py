@@ -12,10 +12,10 @@ from itertools import product
 import pytest
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.core.interval import Every
-from horae.core.lifecycle import JobState
-from horae.core.schedule import Cron
-from horae.store.port import RunRecord, Store
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron
+from horae.store.protocols.store import RunRecord, Store
 from horae.testing.clock import ManualClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

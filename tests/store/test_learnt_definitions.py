@@ -13,10 +13,10 @@ from tests.store.catalogs import Place, minutely
 from tests.store.databases import Databases
 from tests.store.joining import Worker, with_worker
 
-from horae.core.lifecycle import JobState, RunState
-from horae.core.schedule import Cron
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.schedule.schedules import Cron
 from horae.errors import StoreConflict, StoreUnavailable
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.records import Capacity
 from horae.testing.clock import ManualClock
 

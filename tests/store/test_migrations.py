@@ -14,14 +14,14 @@ from tests.store.catalogs import Place, minutely, opened, sqlite_place
 from tests.store.databases import Databases
 
 from horae.core.declarative import declared_spec
-from horae.core.interval import Every
-from horae.core.lifecycle import AttemptState, RunState
-from horae.core.schedule import Cron
+from horae.core.run.lifecycle import AttemptState, RunState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron
 from horae.errors import NotACatalog, SchemaTooNew, SchemaTooOld, StoreError
-from horae.store.migrating import Migration, check_catalog, migrate, migrations
-from horae.store.port import Store
+from horae.store.catalog.row_codec import milliseconds
+from horae.store.protocols.store import Store
 from horae.store.records import Admission, AttemptEnd, Capacity, Origin, Settlement
-from horae.store.rows import milliseconds
+from horae.store.schema import Migration, check_catalog, migrate, migrations
 from horae.testing.clock import ManualClock
 
 NEXT = Migration(len(migrations("sqlite")) + 1, "notes", "CREATE TABLE sys.notes (note TEXT);\n-- min_reader: 1\n", 1)

@@ -12,11 +12,11 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.store.databases import Databases
 from tests.store.test_silent_servers import PATIENCE, holders, until
 
-from horae.store.catalog import Catalog
-from horae.store.postgres import listening
+from horae.store.catalog.catalog import Catalog
+from horae.store.postgres import listen_connection
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.postgres.listening import Listener, Notices
-from horae.store.postgres.pooling import Connection, Flooded
+from horae.store.postgres.listen_connection import Listener, NoticeCounter
+from horae.store.postgres.pool import AnswerTooLarge, PostgresConnection
 
 MANY = 40_000
 """Notices of a flood, of 17 bytes or more each."""
@@ -25,8 +25,8 @@ MANY = 40_000
 @pytest.fixture
 def small_floods(monkeypatch: pytest.MonkeyPatch) -> None:
     """What MANY are is a flood, however slow the server is to send it and however often that is counted."""
-    monkeypatch.setattr(listening, "MOST_AT_ONCE", MANY)
-    monkeypatch.setattr(listening, "MOST_A_SECOND", 0)
+    monkeypatch.setattr(listen_connection, "MOST_AT_ONCE", MANY)
+    monkeypatch.setattr(listen_connection, "MOST_A_SECOND", 0)
 
 
 def on_store(url: str, body: Callable[[Catalog], Awaitable[None]]) -> None:
@@ -59,10 +59,10 @@ def test_a_flood_of_notices_ends_the_listening_connection_with_a_warning_and_the
     is_probed: bool,
 ) -> None:
     url, node, listened = databases_18.emptied(), uuid4(), list[bool]()
-    monkeypatch.setattr(listening, "DEAF", 0.05)
+    monkeypatch.setattr(listen_connection, "POLL_SECONDS", 0.05)
     begin = Listener._begin_to_listen
 
-    async def begins(listener: Listener, connection: Connection) -> bool:
+    async def begins(listener: Listener, connection: PostgresConnection) -> bool:
         listened.append(await begin(listener, connection))
         return listened[-1]
 
@@ -105,9 +105,9 @@ def test_notices_below_a_flood_are_read_in_pieces_between_which_the_loop_has_its
 ) -> None:
     url = databases_18.emptied()
     turns, of_pieces = 0, list[int]()
-    count = Notices.count
+    count = NoticeCounter.count
 
-    def counts(notices: Notices, number: int) -> None:
+    def counts(notices: NoticeCounter, number: int) -> None:
         of_pieces.append(turns)
         count(notices, number)
 
@@ -119,11 +119,11 @@ def test_notices_below_a_flood_are_read_in_pieces_between_which_the_loop_has_its
                 await asyncio.sleep(0)
 
         turning = asyncio.create_task(turn())
-        monkeypatch.setattr(Notices, "count", counts)
+        monkeypatch.setattr(NoticeCounter, "count", counts)
         flood(databases_18, url, MANY)
 
         async def is_read() -> bool:
-            return len(of_pieces) >= 17 * MANY // listening.PIECE
+            return len(of_pieces) >= 17 * MANY // listen_connection.PIECE
 
         await until(is_read)
         turning.cancel()
@@ -134,15 +134,15 @@ def test_notices_below_a_flood_are_read_in_pieces_between_which_the_loop_has_its
 
 def test_room_for_notices_comes_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(listening, "monotonic", lambda: now)
-    monkeypatch.setattr(listening, "ioctl", lambda number, what, into: into.__setitem__(0, 10**6))
-    notices = Notices()
-    a_second = listening.MOST_A_SECOND // listening.PIECE
+    monkeypatch.setattr(listen_connection, "monotonic", lambda: now)
+    monkeypatch.setattr(listen_connection, "ioctl", lambda number, what, into: into.__setitem__(0, 10**6))
+    notices = NoticeCounter()
+    a_second = listen_connection.MOST_A_SECOND // listen_connection.PIECE
     for _ in range(1000):
         for _ in range(a_second):
             notices.count(0)
         now += 1.0
-    for _ in range(listening.MOST_AT_ONCE // listening.PIECE):
+    for _ in range(listen_connection.MOST_AT_ONCE // listen_connection.PIECE):
         notices.count(0)
-    with pytest.raises(Flooded):
+    with pytest.raises(AnswerTooLarge):
         notices.count(0)

@@ -11,9 +11,9 @@ from tests.store.joining import Worker
 from tests.store.running import MOST, PLAIN_GROUND, Ground, fails, ground_of, ran, somebody, with_people
 
 from horae.errors import InvalidInput, StatementFailed
-from horae.store.catalog import Catalog
-from horae.store.port import Store
-from horae.store.postgres.running import LONGEST_NUMBER, MOST_NESTED
+from horae.store.catalog.catalog import Catalog
+from horae.store.postgres.text.sql_text import LONGEST_NUMBER, MOST_NESTED
+from horae.store.protocols.store import Store
 
 ALICE = somebody("alice")
 DEEP = "SELECT (repeat('[', {0}) || repeat(']', {0}))::json AS a"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.store.catalogs import Place, minutely, opened, sqlite_place
 
-from horae.core.lifecycle import JobState
-from horae.core.schedule import Cron
-from horae.store.port import Store
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.schedules import Cron
+from horae.store.protocols.store import Store
 
 
 @pytest.fixture

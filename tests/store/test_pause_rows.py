@@ -7,8 +7,8 @@ import json
 
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.core.lifecycle import JobState
-from horae.store.port import Store
+from horae.core.run.lifecycle import JobState
+from horae.store.protocols.store import Store
 from horae.testing.clock import ManualClock
 
 

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.core.lifecycle import AttemptState, JobState
-from horae.store.port import Admission, AttemptEnd, Capacity, Origin, Settlement, Store
+from horae.core.run.lifecycle import AttemptState, JobState
+from horae.store.protocols.store import Admission, AttemptEnd, Capacity, Origin, Settlement, Store
 from horae.testing.clock import ManualClock
 
 SECOND = timedelta(seconds=1)

@@ -13,17 +13,17 @@ import pytest
 from tests.store.catalogs import minutely
 from tests.store.databases import Databases
 
-from horae.core.lifecycle import AttemptState, RunState
+from horae.core.run.lifecycle import AttemptState, RunState
 from horae.errors import StoreReadOnly
-from horae.store.board import JobsAsked, RunsAsked
-from horae.store.catalog import Catalog
-from horae.store.port import Admission, AttemptEnd, Capacity, Settlement
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres import clock as clock_module
-from horae.store.postgres import pooling
+from horae.store.postgres import pool
 from horae.store.postgres.clock import ServerClock
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.postgres.pooling import Connection
+from horae.store.postgres.pool import PostgresConnection
 from horae.store.postgres.transaction import PostgresTransaction
+from horae.store.protocols.reads import JobsQuery, RunsQuery
+from horae.store.protocols.store import Admission, AttemptEnd, Capacity, Settlement
 from horae.store.records import Origin
 
 Body = Callable[[Catalog, Catalog], Awaitable[None]]
@@ -34,7 +34,7 @@ class Interrupted(PostgresDriver):
 
     after: dict[str, Callable[[], Awaitable[None]]]
 
-    def _made(self, connection: Connection, now: int) -> PostgresTransaction:
+    def _made(self, connection: PostgresConnection, now: int) -> PostgresTransaction:
         made = super()._made(connection, now)
         return _Interrupting(made, self.after) if self.after else made  # type: ignore[return-value]  # what it has
 
@@ -98,7 +98,7 @@ def test_a_job_that_is_dropped_while_it_is_listed_is_shown_as_it_was_or_not_at_a
             await other.drop(["goes-too"])
 
         interrupt(looker, "jobs_by_name", drop_too)
-        page = await looker.list_jobs(JobsAsked())
+        page = await looker.list_jobs(JobsQuery())
         assert [job.name for job in page.jobs] == ["stays"]
 
     both(url, body)
@@ -112,7 +112,7 @@ def test_a_run_that_went_on_while_it_was_listed_is_not_shown_among_those_of_its_
         async def cancel() -> None:
             await other.cancel([run.run_id])
 
-        pending = RunsAsked(states=frozenset({RunState.PENDING}))
+        pending = RunsQuery(states=frozenset({RunState.PENDING}))
         assert [each.run_id for each in await looker.list_runs(pending)] == [run.run_id]
         interrupt(looker, "page_of_active_runs", cancel)
         assert await looker.list_runs(pending) == ()
@@ -129,7 +129,7 @@ def test_a_page_is_filled_up_where_a_run_of_it_went_on_meanwhile(url: str) -> No
             await other.cancel([runs[-2].run_id])
 
         interrupt(looker, "page_of_active_runs", cancel)
-        found = await looker.list_runs(RunsAsked(states=frozenset({RunState.PENDING}), limit=6))
+        found = await looker.list_runs(RunsQuery(states=frozenset({RunState.PENDING}), limit=6))
         assert [each.run_id for each in found] == [runs[place].run_id for place in (11, 9, 8, 7, 6, 5)]
 
     both(url, body)
@@ -187,16 +187,16 @@ def test_a_connection_that_the_server_ended_is_not_looked_with_however_lately_it
 ) -> None:
     async def body(looker: Catalog, other: Catalog) -> None:
         await other.define([minutely("job")])
-        assert (await looker.list_jobs(JobsAsked())).total == 1
-        monkeypatch.setattr(pooling, "FRESH", 600.0)
+        assert (await looker.list_jobs(JobsQuery())).total == 1
+        monkeypatch.setattr(pool, "FRESH", 600.0)
         databases_18.server.terminate_backends(url)
         # What the server said as it ended them may still be on its way here.
         assert isinstance(looker.driver, PostgresDriver)
         assert looker.driver._looks is not None
         (idle,) = looker.driver._looks._pool
-        while not pooling.has_been_told(idle):
+        while not pool.has_pending_data(idle):
             await asyncio.sleep(0.001)
-        assert (await looker.list_jobs(JobsAsked())).total == 1
+        assert (await looker.list_jobs(JobsQuery())).total == 1
 
     both(url, body)
 

@@ -9,10 +9,10 @@ import pytest
 from tests.store.catalogs import Place, minutely, opened
 from tests.store.databases import Databases
 
-from horae.core.lifecycle import AttemptState, JobState, RunState
-from horae.store.migrating import migrate, migrations
-from horae.store.port import Store
+from horae.core.run.lifecycle import AttemptState, JobState, RunState
+from horae.store.protocols.store import Store
 from horae.store.records import AttemptEnd, Capacity, Settlement
+from horae.store.schema import migrate, migrations
 from horae.testing.clock import ManualClock
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")

@@ -13,10 +13,10 @@ from psycopg import AsyncConnection
 from psycopg.waiting import Ready, Wait
 from tests.store.databases import Databases
 
-from horae.store.postgres import pooling
+from horae.store.postgres import pool
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.postgres.links import Trust
-from horae.store.postgres.pooling import AT_ONCE, Connection, _promptly
+from horae.store.postgres.keepalive import ConnectionTrust
+from horae.store.postgres.pool import AT_ONCE, PostgresConnection, _promptly
 
 Work = Generator[Wait, Ready | int, list[int]]
 
@@ -95,13 +95,13 @@ def url(databases_18: Databases) -> str:
 
 def test_the_connections_of_a_store_wait_that_way(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    ready = pooling._ready
+    ready = pool._ready
 
     def counted(*arguments: Any) -> int:
         found.append(ready(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(pooling, "_ready", counted)
+    monkeypatch.setattr(pool, "_ready", counted)
 
     async def body() -> None:
         driver = PostgresDriver(url)
@@ -125,7 +125,7 @@ async def sleeps(url: str, backend: int) -> None:
 
 def test_a_statement_that_nobody_waits_for_any_more_is_cancelled_and_its_connection_still_good(url: str) -> None:
     async def body() -> None:
-        connection = await Connection.connect(url, autocommit=True)
+        connection = await PostgresConnection.connect(url, autocommit=True)
         try:
             asked = asyncio.ensure_future(connection.execute("SELECT pg_sleep(600)"))
             await sleeps(url, connection.info.backend_pid)
@@ -144,12 +144,12 @@ def test_a_statement_cancelled_after_a_long_silence_has_time_to_end_and_its_conn
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = 0.0
-    monkeypatch.setattr(pooling, "monotonic", lambda: monotonic() + ahead)
-    monkeypatch.setattr(pooling, "CANCELLED", 60.0)
+    monkeypatch.setattr(pool, "monotonic", lambda: monotonic() + ahead)
+    monkeypatch.setattr(pool, "CANCELLED", 60.0)
 
     async def body() -> None:
         nonlocal ahead
-        connection = await Connection.connect(url, autocommit=True)
+        connection = await PostgresConnection.connect(url, autocommit=True)
         try:
             connection.answer_limit = float("inf")
             asked = asyncio.ensure_future(connection.execute("SELECT pg_sleep(600)"))
@@ -173,12 +173,12 @@ def test_a_statement_that_goes_on_though_it_is_cancelled_ends_as_cancelled_and_c
         "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(600);"
         " EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(0); END; END LOOP; END $$"
     )
-    monkeypatch.setattr(pooling, "CANCELLED", 0.05)
+    monkeypatch.setattr(pool, "CANCELLED", 0.05)
 
     async def body() -> None:
-        connection = await Connection.connect(url, autocommit=True)
+        connection = await PostgresConnection.connect(url, autocommit=True)
         backend = connection.info.backend_pid
-        trust = connection.trust = Trust()
+        trust = connection.trust = ConnectionTrust()
         try:
             asked = asyncio.ensure_future(connection.execute(deaf))
             await sleeps(url, backend)

@@ -12,9 +12,9 @@ import apsw
 import pytest
 from tests.store.plan_guards import GUARDS, JOBS, RUNS, UNDER_WAY, Guard, faults_of_sqlite_plan
 
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.driver import statements
-from horae.store.sqlite import looking
+from horae.store.sqlite import read_connections
 from horae.store.sqlite.driver import SqliteDriver
 
 _EACH = pytest.mark.parametrize(
@@ -52,7 +52,7 @@ async def _created(path: Path) -> None:
 def _opened(path: Path) -> apsw.Connection:
     connection = apsw.Connection(":memory:")
     connection.execute("ATTACH ? AS sys", (str(path),))
-    looking.register(connection)
+    read_connections.register(connection)
     return connection
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 from tests.cli.shell import Done
-from tests.runners.commands import needs_bubblewrap
+from tests.executors.commands import needs_bubblewrap
 from tests.store.catalogs import PATIENCE, Place, minutely, sqlite_place
 
 from horae.errors import StoreReadOnly, StoreRefused, StoreUnavailable

@@ -11,13 +11,13 @@ import pytest
 from tests.store.catalogs import PATIENCE, minutely
 from tests.store.databases import Databases
 
-from horae.core.lifecycle import AttemptState
+from horae.core.run.lifecycle import AttemptState
 from horae.errors import StoreUnavailable
-from horae.store.catalog import Catalog
-from horae.store.port import AttemptEnd, Capacity, Settlement
-from horae.store.postgres import pooling
+from horae.store.catalog.catalog import Catalog
+from horae.store.postgres import pool
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.postgres.pooling import FIRST_RENEWAL, LAST_RENEWAL, Connection
+from horae.store.postgres.pool import FIRST_RENEWAL, LAST_RENEWAL, PostgresConnection
+from horae.store.protocols.store import AttemptEnd, Capacity, Settlement
 from horae.testing.clock import ManualClock
 
 JOBS = 200
@@ -35,7 +35,7 @@ class Watch:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 1000.0
-        monkeypatch.setattr(pooling, "monotonic", lambda: self.seconds)
+        monkeypatch.setattr(pool, "monotonic", lambda: self.seconds)
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def test_the_server_plans_anew_less_and_less_often_and_then_no_more(
     url: str, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewals: list[float] = []
-    execute = Connection.execute
+    execute = PostgresConnection.execute
 
-    async def counted(self: Connection, query: Any, *arguments: Any, **more: Any) -> Any:
+    async def counted(self: PostgresConnection, query: Any, *arguments: Any, **more: Any) -> Any:
         if query == "DISCARD PLANS":
             renewals.append(watch.seconds)
         return await execute(self, query, *arguments, **more)
 
-    monkeypatch.setattr(Connection, "execute", counted)
+    monkeypatch.setattr(PostgresConnection, "execute", counted)
 
     async def body() -> None:
         driver = PostgresDriver(url, connections=1)
@@ -114,14 +114,14 @@ def test_the_server_plans_anew_less_and_less_often_and_then_no_more(
 def test_a_connection_that_breaks_just_then_is_replaced(
     url: str, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execute = Connection.execute
+    execute = PostgresConnection.execute
 
-    async def broken(self: Connection, query: Any, *arguments: Any, **more: Any) -> Any:
+    async def broken(self: PostgresConnection, query: Any, *arguments: Any, **more: Any) -> Any:
         if query == "DISCARD PLANS":
             self.pgconn.finish()
         return await execute(self, query, *arguments, **more)
 
-    monkeypatch.setattr(Connection, "execute", broken)
+    monkeypatch.setattr(PostgresConnection, "execute", broken)
 
     async def body() -> None:
         driver = PostgresDriver(url, connections=1, patience=PATIENCE)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from horae.errors import JobNotFound, StoreConflict, StoreUnavailable
-from horae.store.repeat import repeated
+from horae.store.repeat import repeat_verb
 
 
 def test_a_conflict_and_a_lost_connection_are_tried_again() -> None:
@@ -18,7 +18,7 @@ def test_a_conflict_and_a_lost_connection_are_tried_again() -> None:
             raise errors.pop()
         return "done"
 
-    assert asyncio.run(repeated(verb)) == "done"
+    assert asyncio.run(repeat_verb(verb)) == "done"
 
 
 def test_what_repeating_cannot_mend_is_raised_at_once() -> None:
@@ -29,7 +29,7 @@ def test_what_repeating_cannot_mend_is_raised_at_once() -> None:
         raise JobNotFound("no such job")
 
     with pytest.raises(JobNotFound):
-        asyncio.run(repeated(verb))
+        asyncio.run(repeat_verb(verb))
     assert len(calls) == 1
 
 
@@ -38,4 +38,4 @@ def test_patience_ends() -> None:
         raise StoreUnavailable("gone")
 
     with pytest.raises(StoreUnavailable):
-        asyncio.run(repeated(verb, patience=0.05))
+        asyncio.run(repeat_verb(verb, patience=0.05))

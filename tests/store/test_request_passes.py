@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.core.lifecycle import JobState
-from horae.core.schedule import Cron
-from horae.store.port import Store
-from horae.store.requests import MOST_AT_ONCE
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.schedules import Cron
+from horae.store.catalog.jobs.requests import MOST_AT_ONCE
+from horae.store.protocols.store import Store
 from horae.testing.clock import ManualClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

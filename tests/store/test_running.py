@@ -10,7 +10,7 @@ from tests.store.catalogs import Place
 from tests.store.joining import Worker
 from tests.store.running import LOCAL, MOST, fails, introduced, ran, somebody, with_people
 
-from horae.core.lifecycle import RunState
+from horae.core.run.lifecycle import RunState
 from horae.errors import InvalidInput, StatementFailed
 
 ALICE = somebody("alice", ("SELECT", "things"), ("INSERT", "things"), ("UPDATE", "things"), ("DELETE", "things"))

@@ -23,9 +23,9 @@ from tests.store.running import (
     with_people,
 )
 
-from horae.core.lifecycle import RunState
+from horae.core.run.lifecycle import RunState
 from horae.errors import HoraeError, InvalidInput, StatementFailed
-from horae.store.records import Verdict
+from horae.store.records import SettlementVerdict
 
 ALICE = somebody("alice", ("SELECT", "things"), ("INSERT", "things"))
 BOB = somebody("bob", ("SELECT", "things"))
@@ -191,9 +191,9 @@ REFUSED = {
 
 def filled(text: str, ground: Ground) -> str:
     """The text with the names there are; what is its own braces stays."""
-    from horae.store.postgres.roles import Place, caller
+    from horae.store.postgres.text.roles import ServerLogin, role_function
 
-    function = caller(Place(ground.database, "", False, False), "alice").function
+    function = role_function(ServerLogin(ground.database, "", False, False), "alice").function
     [(login,)] = ground.place.sql("SELECT quote_ident(current_user)")
     names = {
         "alice": ground.role("alice"),
@@ -306,7 +306,7 @@ def test_what_a_text_leaves_behind_is_gone_before_the_run_is_settled(ground: Gro
             [(pid,)] = await joined.execute("SELECT pg_backend_pid()")
             await joined.run_text(HARMLESS[what], ALICE, MOST)
             settled = await joined.settle(worker.word(0))
-            assert settled.verdict is Verdict.SETTLED
+            assert settled.verdict is SettlementVerdict.SETTLED
         [first, second] = (await worker.store.history(worker.claim.run_id)).tasks
         assert (first.state, second.state) == ("SUCCESS", "RUNNING")
         # Whoever has the connection next finds nothing of it.

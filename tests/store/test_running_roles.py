@@ -25,10 +25,10 @@ from tests.store.running import (
 
 from horae.core.access import Grant, Privilege
 from horae.errors import Conflict, InUse, InvalidInput, StatementFailed, StoreRefused
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.driver import RoleChange
-from horae.store.postgres.roles import LONGEST_NAME, Place, caller, role_name
-from horae.store.vault import Identity
+from horae.store.postgres.text.roles import LONGEST_NAME, ServerLogin, role_function, role_name
+from horae.store.protocols.people import Identity
 
 SETUP = """
 DROP TABLE IF EXISTS things, others CASCADE;
@@ -45,7 +45,7 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 
 def function_of(ground: Ground, principal: str | None) -> str:
     [(login,)] = ground.place.sql("SELECT current_user::text")
-    return caller(Place(ground.database, login, False, False), principal).function
+    return role_function(ServerLogin(ground.database, login, False, False), principal).function
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------

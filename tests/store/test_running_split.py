@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from tests.store.databases import Databases
 
-from horae.store import foreign
-from horae.store.postgres.splitting import split
+from horae.store import foreign_statements
+from horae.store.postgres.text.statement_split import split
 
 TEXTS = [
     ("SELECT 1", ["SELECT 1"]),
@@ -76,6 +76,6 @@ def test_comments_within_comments_are_walked_through_once() -> None:
     depth = 300_000
     left_open = "/* " * depth + "*/ SELECT 1"
     assert split(left_open) == []
-    assert foreign.is_blank(left_open, nested=True)
+    assert foreign_statements.is_blank(left_open, nested=True)
     [piece] = split("/* " * depth + "*/ " * depth + "SELECT 1; ")
-    assert foreign.head(piece.text, nested=True) == ("SELECT", "")
+    assert foreign_statements.head(piece.text, nested=True) == ("SELECT", "")

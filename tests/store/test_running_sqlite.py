@@ -13,10 +13,10 @@ from tests.store.running import LOCAL, MOST, fails, ran, somebody, with_people
 
 from horae.core.access import Grant, Privilege
 from horae.errors import InvalidInput, StatementFailed, TransactionExpired
-from horae.store.migrating import migrations
-from horae.store.sqlite.guarding import catalog_names
-from horae.store.sqlite.running import split
-from horae.store.vault import Identity
+from horae.store.protocols.people import Identity
+from horae.store.schema import migrations
+from horae.store.sqlite.text.authorizer import catalog_names
+from horae.store.sqlite.text.sql_text import split
 
 SETUP = """
 CREATE TABLE sys.sales (id INTEGER PRIMARY KEY AUTOINCREMENT, amount INTEGER);

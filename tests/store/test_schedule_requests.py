@@ -12,12 +12,12 @@ import psycopg
 import pytest
 from tests.store.catalogs import PATIENCE, Place, minutely, opened
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import JobState, RunState
-from horae.core.policy import Retry
-from horae.core.schedule import Cron
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.job.policies import Retry
+from horae.core.run.lifecycle import JobState, RunState
+from horae.core.schedule.schedules import Cron
 from horae.errors import JobNotFound
-from horae.store.port import Capacity, Store
+from horae.store.protocols.store import Capacity, Store
 from horae.testing.clock import ManualClock
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")

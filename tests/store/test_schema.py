@@ -12,10 +12,10 @@ from tests.store.catalogs import Place, minutely, opened, sqlite_place
 from tests.store.databases import Databases
 from tools.generate import SCHEMAS, schema_file
 
-from horae.core.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, JobState, Machine
+from horae.core.run.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, JobState, StateMachine
 from horae.store.driver import statements
-from horae.store.migrating import migrations
-from horae.store.port import Store
+from horae.store.protocols.store import Store
+from horae.store.schema import migrations
 from horae.testing.clock import ManualClock
 
 SOURCE = Path(__file__).parents[2] / "src" / "horae" / "store"
@@ -66,7 +66,7 @@ def test_both_stores_have_the_same_tables_and_columns(databases_18: Databases, t
 @pytest.mark.parametrize(
     ("table", "machine"), [("job_runs", RUNS), ("task_runs", TASK_RUNS), ("task_attempts", ATTEMPTS)]
 )
-def test_states_are_checked_from_the_lifecycle_tables(dialect: str, table: str, machine: Machine) -> None:
+def test_states_are_checked_from_the_lifecycle_tables(dialect: str, table: str, machine: StateMachine) -> None:
     text = migrations(dialect)[0].text
     body = text[text.index(f"CREATE TABLE sys.{table} (") :]
     check = body[body.index("state ") : body.index("),\n" if dialect == "sqlite" else ")),\n")]
@@ -106,7 +106,7 @@ def test_both_dialects_have_the_same_statements_with_the_same_rows() -> None:
 
 
 def test_every_statement_is_used() -> None:
-    code = "".join(path.read_text() for path in SOURCE.glob("*.py"))
+    code = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
     unused = [name for name in (*statements("sqlite"), *statements("postgres", "alone")) if f'"{name}"' not in code]
     assert not unused
 

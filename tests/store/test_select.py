@@ -10,8 +10,8 @@ import pytest
 from tests.store.catalogs import PATIENCE, Place, minutely, opened
 
 from horae.errors import InvalidInput
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
 from horae.store.sqlite.driver import SqliteDriver
 
 HIDDEN_TEXTS = [

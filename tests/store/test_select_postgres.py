@@ -8,10 +8,10 @@ import pytest
 from tests.store.catalogs import PATIENCE, minutely, opened
 from tests.store.running import ADVISORY, EVERY_GROUND, Ground, ground_of, new_ground
 
-from horae.control.doctor import examine
 from horae.errors import InvalidInput, StatementFailed, StoreRefused
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.services.doctor.doctor import examine
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
 
 SETUP = """
 DROP TABLE IF EXISTS mine CASCADE;

@@ -10,10 +10,10 @@ import pytest
 from tests.store.catalogs import PATIENCE, Place, minutely, opened, sqlite_place
 
 from horae.errors import InvalidInput, StoreError
-from horae.store.catalog import Catalog
-from horae.store.port import Store
-from horae.store.sqlite.guarding import ReadGuard
-from horae.store.sqlite.running import select_from_file
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
+from horae.store.sqlite.text.authorizer import ReadGuard
+from horae.store.sqlite.text.sql_text import select_from_file
 
 
 @pytest.fixture

@@ -16,15 +16,15 @@ from tests.store.swallowing import SwallowingProxy
 from tools.postgres import PostgresServer
 
 from horae.errors import InvalidInput, StatementFailed
-from horae.store.catalog import Catalog
-from horae.store.postgres import running
-from horae.store.postgres.pooling import BESIDE, Connection
-from horae.store.postgres.target import PostgresTarget
-from horae.store.records import Rows, Verdict
-from horae.store.vault import Identity
+from horae.store.catalog.catalog import Catalog
+from horae.store.postgres.pool import MOST_NOTICE_BYTES, PostgresConnection
+from horae.store.postgres.text import sql_text
+from horae.store.postgres.text.named_connection import PostgresTarget
+from horae.store.protocols.people import Identity
+from horae.store.records import Rows, SettlementVerdict
 
 LARGE = 4_000_000
-HUGE = 2 * BESIDE
+HUGE = 2 * MOST_NOTICE_BYTES
 ROOM = 400_000
 """Bytes for all that a store says and hears beside one answer."""
 RAISES = """DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = repeat('m', {size}),
@@ -86,7 +86,7 @@ def test_what_a_text_says_beside_its_answer_ends_it_where_it_is_too_much(databas
         with pytest.raises(StatementFailed, match="too much beside its rows"):
             async with worker.joins() as joined:
                 await joined.run_text(text, ALICE, MOST)
-        assert proxy.received - before < 1.5 * BESIDE
+        assert proxy.received - before < 1.5 * MOST_NOTICE_BYTES
         async with worker.joins() as joined:
             assert await joined.run_text("SELECT 1", ALICE, MOST) == [(1,)]
 
@@ -115,10 +115,10 @@ def test_an_answer_on_a_named_connection_is_read_only_as_far_as_it_may_be(databa
                 await PostgresTarget("warehouse", proxy.url).run_text(text, Identity("ann"), MOST)
             return proxy.received
 
-    assert asyncio.run(main()) < 1.5 * BESIDE
+    assert asyncio.run(main()) < 1.5 * MOST_NOTICE_BYTES
 
 
-MANY = f"INSERT INTO kept SELECT n FROM generate_series(1, 40) n RETURNING n, repeat('x', {BESIDE // 20})"
+MANY = f"INSERT INTO kept SELECT n FROM generate_series(1, 40) n RETURNING n, repeat('x', {MOST_NOTICE_BYTES // 20})"
 """Answers twice as much as may come at once."""
 
 
@@ -134,7 +134,7 @@ def with_a_table(databases: Databases) -> Place:
         (MANY, 40),
         (f"DELETE FROM kept; {MANY}", 40),
         (f"WITH made AS ({MANY}) SELECT * FROM made", 40),
-        (f"{MANY}; UPDATE kept SET n = 0; SELECT n, repeat('x', {BESIDE // 20}) FROM kept", 80),
+        (f"{MANY}; UPDATE kept SET n = 0; SELECT n, repeat('x', {MOST_NOTICE_BYTES // 20}) FROM kept", 80),
     ],
     ids=["one", "the last of several", "with", "the first of several"],
 )
@@ -184,7 +184,7 @@ def test_a_text_without_a_statement_does_nothing_on_a_named_connection(databases
 def test_the_first_row_of_a_select_is_sent_only_where_it_fits(
     databases_18: Databases, monkeypatch: pytest.MonkeyPatch, viewer: bool
 ) -> None:
-    monkeypatch.setattr(running, "LARGEST_SELECT", MOST)
+    monkeypatch.setattr(sql_text, "LARGEST_SELECT", MOST)
 
     async def body(worker: Worker, proxy: SwallowingProxy) -> None:
         store = worker.store
@@ -204,7 +204,7 @@ def test_the_first_row_of_a_select_is_sent_only_where_it_fits(
 def test_a_login_that_may_not_create_roles_is_sent_no_more_either(
     postgres_18: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("horae.store.postgres.plain_select.LARGEST_SELECT", MOST)
+    monkeypatch.setattr("horae.store.postgres.text.plain_select.LARGEST_SELECT", MOST)
     ground = new_ground(postgres_18, is_superuser=False)
     ground.as_superuser(f"ALTER ROLE {ground.database} NOCREATEROLE")
 
@@ -249,7 +249,7 @@ def test_a_text_that_listens_has_no_notices_sent_to_its_node(databases_18: Datab
             await joined.run_text("SELECT 1", who, MOST)
             before = proxy.received
             await joined.run_text(NOTICES, who, MOST)
-            assert (await joined.settle(worker.word(0))).verdict is Verdict.SETTLED
+            assert (await joined.settle(worker.word(0))).verdict is SettlementVerdict.SETTLED
         async with worker.joins() as joined:
             await joined.run_text("SELECT 1", who, MOST)
         assert proxy.received - before < ROOM
@@ -260,14 +260,14 @@ def test_a_text_that_listens_has_no_notices_sent_to_its_node(databases_18: Datab
 def test_notices_to_a_text_on_another_connection_are_not_kept(
     databases_18: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, made = databases_18.emptied(), list[Connection]()
-    begin = Connection.__init__
+    url, made = databases_18.emptied(), list[PostgresConnection]()
+    begin = PostgresConnection.__init__
 
-    def begins(connection: Connection, *arguments: Any, **more: Any) -> None:
+    def begins(connection: PostgresConnection, *arguments: Any, **more: Any) -> None:
         begin(connection, *arguments, **more)
         made.append(connection)
 
-    monkeypatch.setattr(Connection, "__init__", begins)
+    monkeypatch.setattr(PostgresConnection, "__init__", begins)
     asyncio.run(PostgresTarget("other", url).run_text(NOTICES.replace("50000", "1000"), Identity("ann"), MOST))
     [connection] = made
     assert not connection._notifies_backlog

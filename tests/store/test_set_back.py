@@ -13,14 +13,14 @@ from tests.store.catalogs import Place, minutely
 from tests.web.serving import eventually, serving
 
 from horae import Horae
-from horae.control.doctor import examine
-from horae.control.queries import Queries
-from horae.core.job import JobSpec
-from horae.core.lifecycle import AttemptState
-from horae.core.schedule import Cron
+from horae.core.job.definition import JobSpec
+from horae.core.run.lifecycle import AttemptState
+from horae.core.schedule.schedules import Cron
 from horae.events import ClockSetBack
-from horae.store.catalog import Catalog
-from horae.store.port import AttemptEnd, Capacity, Settlement
+from horae.services.doctor.doctor import examine
+from horae.services.queries import Queries
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import AttemptEnd, Capacity, Settlement
 from horae.testing.clock import ManualClock
 from horae.testing.simulation import Simulation
 

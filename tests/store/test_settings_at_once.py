@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.store.catalogs import PATIENCE, Place
 
-from horae.control.service import Service
 from horae.core.access import LOCAL
-from horae.engine.tuning import checked_system
+from horae.engine.limits import checked_system
 from horae.errors import InvalidPolicy
+from horae.services.service import Service
 
 BEAT, SILENCE = "scheduler.heartbeat", "scheduler.take_over_after"
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

@@ -12,16 +12,16 @@ from uuid import UUID
 import pytest
 from tests.store.catalogs import PATIENCE, Place, minutely
 
-from horae.control.wait_facts import waiting_now, with_waits
-from horae.core.lifecycle import AttemptState, JobState, RunState
-from horae.core.shares import UNLIMITED, Limits
-from horae.core.wait import WaitingFor
+from horae.core.job.owner_limits import UNLIMITED, OwnerLimits
+from horae.core.run.lifecycle import AttemptState, JobState, RunState
+from horae.core.run.waiting_reason import WaitingFor
 from horae.errors import InvalidInput, OwnerLimitReached
-from horae.store.catalog import Catalog
+from horae.services.explain.wait_facts import waiting_now, with_waits
+from horae.store.catalog.catalog import Catalog
 from horae.store.driver import Transaction
-from horae.store.port import AttemptEnd, Capacity, Claim, Settlement
 from horae.store.postgres.transaction import PostgresTransaction
-from horae.store.sqlite.looking import SqliteLook
+from horae.store.protocols.store import AttemptEnd, Capacity, Claim, Settlement
+from horae.store.sqlite.read_connections import SqliteReadTransaction
 from horae.store.sqlite.transaction import SqliteTransaction
 from horae.testing.clock import ManualClock
 
@@ -163,7 +163,7 @@ def test_an_owner_leaves_the_places_that_are_kept_for_others(place: Place) -> No
 def test_one_owner_alone_shares_with_nobody(place: Place, owner: str) -> None:
     async def body(store: Catalog, clock: ManualClock) -> None:
         await define(store, owner, 12)
-        await store.keep_shares(Limits())
+        await store.keep_shares(OwnerLimits())
         clock.advance("1m")
         assert len(await planned(store, 4)) == 4
         await planned(store)
@@ -226,7 +226,7 @@ def test_an_owner_who_keeps_too_much_waits_until_it_keeps_less(place: Place) -> 
         end = (AttemptEnd(0, 1, AttemptState.SUCCESS, result=f'"{"x" * 200}"'),)
         await store.settle(NODE, [Settlement(each.run_id, each.run_no, each.fence, end) for each in claims])
         clock.advance("1m")
-        await store.keep_shares(Limits())
+        await store.keep_shares(OwnerLimits())
         await planned(store)
         assert await claimed(store, 10) == []
         (waiting,) = await with_waits(store, await store.runs(job=name, state=RunState.PENDING))
@@ -256,9 +256,9 @@ def test_others_write_while_it_is_measured_what_an_owner_keeps(place: Place, mon
 
             monkeypatch.setattr(kind, "rows", meanwhile)
 
-        for kind in (SqliteTransaction, SqliteLook, PostgresTransaction):
+        for kind in (SqliteTransaction, SqliteReadTransaction, PostgresTransaction):
             slowed(kind)
-        await store.keep_shares(Limits())
+        await store.keep_shares(OwnerLimits())
         assert "eve" in {user.name for user in await store.users()}
         assert {share.owner: share.use.stored for share in await store.shares()} == {"ann": 0}
         await other.close()
@@ -316,7 +316,7 @@ def test_a_users_own_limit_counts_before_the_systems_and_that_before_the_configu
         async def limits() -> dict[str, int | None]:
             return {share.owner: share.limits.max_jobs for share in await store.shares()}
 
-        await store.keep_shares(Limits(max_jobs=5))
+        await store.keep_shares(OwnerLimits(max_jobs=5))
         assert await limits() == {"ann": 5, "bob": 5, "local": None}
         await store.set_setting("scheduler.owner_max_jobs", 4)
         await store.set_limits("ann", {"max_jobs": 1})

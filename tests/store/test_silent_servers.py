@@ -13,16 +13,16 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.store.databases import Databases
 from tests.store.swallowing import SwallowingProxy
 
-from horae.core.liveness import SILENCE
+from horae.core.node_liveness import SILENCE
 from horae.errors import NotACatalog, StoreError, StoreUnavailable
-from horae.store.catalog import Catalog
-from horae.store.postgres import listening
+from horae.store.catalog.catalog import Catalog
+from horae.store.postgres import listen_connection
 from horae.store.postgres.driver import PostgresDriver, _configure
-from horae.store.postgres.links import KEPT_ALIVE, Trust, kept_alive
-from horae.store.postgres.listening import lock_key
-from horae.store.postgres.pooling import LONGEST_PAUSE, Connection, _Attempt
-from horae.store.postgres.target import PostgresTarget
-from horae.store.vault import Identity
+from horae.store.postgres.keepalive import KEPT_ALIVE, ConnectionTrust, kept_alive
+from horae.store.postgres.listen_connection import lock_key
+from horae.store.postgres.pool import LONGEST_PAUSE, PostgresConnection, _Attempt
+from horae.store.postgres.text.named_connection import PostgresTarget
+from horae.store.protocols.people import Identity
 
 PATIENCE = 60.0
 BRIEF = 0.5
@@ -34,11 +34,11 @@ def on_proxy(databases: Databases, body: Callable[[SwallowingProxy, Catalog], Aw
     async def main() -> None:
         async with SwallowingProxy(url) as proxy:
 
-            def limit(trust: Trust) -> float:
+            def limit(trust: ConnectionTrust) -> float:
                 # Brief only while nothing can come: an answer that is on its way may take as long as it takes.
                 return BRIEF if proxy.is_swallowing else PATIENCE
 
-            patched.setattr(Trust, "limit", property(limit))
+            patched.setattr(ConnectionTrust, "limit", property(limit))
             store = Catalog(PostgresDriver(proxy.url, patience=PATIENCE))
             await store.open()
             try:
@@ -47,7 +47,7 @@ def on_proxy(databases: Databases, body: Callable[[SwallowingProxy, Catalog], Aw
                 await store.close()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(listening, "PROBE", BRIEF)
+        patched.setattr(listen_connection, "PROBE", BRIEF)
         asyncio.run(main())
 
 
@@ -204,11 +204,11 @@ def test_a_listening_connection_without_locks_is_ended_where_the_server_does_not
 @pytest.fixture
 def patient_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is given up but those that `mute` was called for."""
-    monkeypatch.setattr(Trust, "limit", PATIENCE)
-    monkeypatch.setattr(listening, "PROBE", PATIENCE)
+    monkeypatch.setattr(ConnectionTrust, "limit", PATIENCE)
+    monkeypatch.setattr(listen_connection, "PROBE", PATIENCE)
 
 
-def mute(proxy: SwallowingProxy, connection: Connection) -> None:
+def mute(proxy: SwallowingProxy, connection: PostgresConnection) -> None:
     """The server hears what is said, and nobody hears the server, which is found out soon."""
     proxy.swallow(new=False, answers_only=True)
     connection.answer_limit = 0.2
@@ -218,12 +218,12 @@ def mute(proxy: SwallowingProxy, connection: Connection) -> None:
 def test_tries_to_listen_that_go_unanswered_leave_no_session_behind_but_the_one_with_the_lock(
     databases_18: Databases,
 ) -> None:
-    url, node, tries = databases_18.fresh(), uuid4(), list[Connection]()
+    url, node, tries = databases_18.fresh(), uuid4(), list[PostgresConnection]()
 
     async def main() -> None:
         async with SwallowingProxy(url) as proxy:
 
-            async def configure(connection: Connection) -> None:
+            async def configure(connection: PostgresConnection) -> None:
                 await _configure(connection)
                 tries.append(connection)
                 if 1 < len(tries) < 6:
@@ -238,7 +238,7 @@ def test_tries_to_listen_that_go_unanswered_leave_no_session_behind_but_the_one_
             async def heard() -> None:
                 pass
 
-            listener = listening.Listener(proxy.url, "here", configure, heard, PATIENCE)
+            listener = listen_connection.Listener(proxy.url, "here", configure, heard, PATIENCE)
             await listener.open()
             assert await listener.take(node)
             (before,) = holders(databases_18, url, node)
@@ -260,18 +260,18 @@ def test_tries_to_listen_that_go_unanswered_leave_no_session_behind_but_the_one_
 def test_a_lock_is_held_by_one_session_or_the_next_where_the_answer_about_taking_it_over_is_lost(
     databases_18: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, node, left, made = databases_18.fresh(), uuid4(), list[int](), list[Connection]()
-    answer = listening._answer
+    url, node, left, made = databases_18.fresh(), uuid4(), list[int](), list[PostgresConnection]()
+    answer = listen_connection._answer
 
     async def main() -> None:
         async with SwallowingProxy(url) as proxy:
 
-            async def configure(connection: Connection) -> None:
+            async def configure(connection: PostgresConnection) -> None:
                 await _configure(connection)
                 made.append(connection)
 
-            async def answers(connection: Connection, text: str, *values: object) -> bool:
-                if text != listening._SUCCEED:
+            async def answers(connection: PostgresConnection, text: str, *values: object) -> bool:
+                if text != listen_connection._TAKE_FROM_FORMER:
                     return await answer(connection, text, *values)
                 left.append(len({*listener._left.values()}))
                 had = holders(databases_18, url, node)
@@ -289,10 +289,10 @@ def test_a_lock_is_held_by_one_session_or_the_next_where_the_answer_about_taking
             async def heard() -> None:
                 pass
 
-            listener = listening.Listener(proxy.url, "here", configure, heard, PATIENCE)
+            listener = listen_connection.Listener(proxy.url, "here", configure, heard, PATIENCE)
             await listener.open()
             assert await listener.take(node)
-            monkeypatch.setattr(listening, "_answer", answers)
+            monkeypatch.setattr(listen_connection, "_answer", answers)
             mute(proxy, made[0])
             listener.probe()
 
@@ -323,7 +323,7 @@ def test_a_listener_that_fails_unexpectedly_says_so_to_whoever_waits_and_goes_on
             # As a catalog must not be, from the next connection on.
             databases_18.server.execute(f"ALTER DATABASE \"{database}\" SET client_encoding = 'LATIN1'")
         else:
-            monkeypatch.setattr(listening, "_TAKE", None)
+            monkeypatch.setattr(listen_connection, "_TAKE", None)
         (session,) = holders(databases_18, url, node)
         databases_18.server.execute(f"SELECT pg_terminate_backend({session})")
         with pytest.raises(NotACatalog if is_ours else StoreError, match="UTF-8" if is_ours else "hears of no change"):
@@ -350,10 +350,10 @@ def test_the_server_does_not_end_the_session_with_a_node_s_lock_before_the_node_
     url, found = databases_18.emptied(), dict[str, str]()
 
     async def main() -> None:
-        asked: list[Connection] = []
+        asked: list[PostgresConnection] = []
         is_heard = asyncio.Event()
 
-        async def configure(connection: Connection) -> None:
+        async def configure(connection: PostgresConnection) -> None:
             await _configure(connection)
             asked.append(connection)
 
@@ -363,7 +363,7 @@ def test_the_server_does_not_end_the_session_with_a_node_s_lock_before_the_node_
                 found[name] = str(rows[0][0])
             is_heard.set()
 
-        listener = listening.Listener(url, "here", configure, heard, PATIENCE)
+        listener = listen_connection.Listener(url, "here", configure, heard, PATIENCE)
         await listener.open()
         try:
             await asyncio.wait_for(is_heard.wait(), PATIENCE)

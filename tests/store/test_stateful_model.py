@@ -10,10 +10,10 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.store.stateful import machine_for
 
-from horae.core.job import JobSpec
-from horae.core.lifecycle import JobState, RunState
-from horae.store.port import Declared, Settled, Settlement
-from horae.testing.model_store import ModelStore
+from horae.core.job.definition import JobSpec
+from horae.core.run.lifecycle import JobState, RunState
+from horae.store.protocols.store import DeclarationResult, Settlement, SettlementResult
+from horae_store_tests.model.store import ModelStore
 
 TestModelAgainstModel = machine_for(ModelStore, examples=20).TestCase
 
@@ -21,7 +21,7 @@ TestModelAgainstModel = machine_for(ModelStore, examples=20).TestCase
 class Forgetful(ModelStore):
     """Hands over to nobody when a run ends."""
 
-    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[SettlementResult, ...]:
         waiting = {run.run_id for run in self.catalog.runs if run.state is RunState.QUEUED}
         settled = await super().settle(node, settlements)
         for run in self.catalog.runs:
@@ -33,7 +33,7 @@ class Forgetful(ModelStore):
 class Credulous(ModelStore):
     """Believes what any node says about a run."""
 
-    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[SettlementResult, ...]:
         rows = {run.run_id: run for run in self.catalog.runs}
         said = [word._replace(fence=rows[word.run_id].fence) if word.run_id in rows else word for word in settlements]
         return await super().settle(node, said)
@@ -42,7 +42,7 @@ class Credulous(ModelStore):
 class Sleepless(ModelStore):
     """Lets tasks go on that are no longer registered."""
 
-    async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[Declared, ...]:
+    async def declare(self, specs: Sequence[JobSpec], *, by: str = "local") -> tuple[DeclarationResult, ...]:
         declared = await super().declare(specs, by=by)
         for job in self.catalog.jobs.values():
             job.state = JobState.ENABLED if job.asleep else job.state

@@ -8,9 +8,9 @@ from tests.store.databases import Databases
 from tests.store.stateful import machine_for
 from tests.tier import ON_16
 
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
+from horae.store.protocols.store import Store
 from horae.testing.clock import ManualClock
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.store.stateful import machine_for
 
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
 

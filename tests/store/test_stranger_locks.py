@@ -15,10 +15,10 @@ from tests.store.joining import Worker, with_worker
 from tests.store.running import MOST, introduced, somebody
 
 from horae.errors import StatementFailed
-from horae.store.catalog import Catalog
-from horae.store.migrating import migrate
-from horae.store.port import from_outside
-from horae.store.postgres.driver import MOST_ASKING
+from horae.store.catalog.catalog import Catalog
+from horae.store.postgres.driver import MOST_REQUESTS
+from horae.store.protocols.store import from_outside
+from horae.store.schema import migrate
 
 ALICE = somebody("alice")
 NAMES = ("dependencies", "migration", "roles", "node_names", "cb_schedules")
@@ -121,9 +121,9 @@ def test_requests_that_wait_for_a_lock_leave_the_engine_its_connections(database
         async with await psycopg.AsyncConnection.connect(place.target) as other:
             await other.execute("INSERT INTO sys.locks VALUES ('dependencies')")
             token = from_outside.set(True)
-            asked = [asyncio.create_task(store.define([NEEDS_A])) for _ in range(MOST_ASKING + 2)]
+            asked = [asyncio.create_task(store.define([NEEDS_A])) for _ in range(MOST_REQUESTS + 2)]
             from_outside.reset(token)
-            await until_waiting(place, MOST_ASKING)
+            await until_waiting(place, MOST_REQUESTS)
             async with asyncio.timeout(PATIENCE):
                 await store.heartbeat(worker.node, {}, None)
             await other.rollback()

@@ -14,11 +14,11 @@ from tests.store.running import EVERY_GROUND, MOST, Ground, ground_of, ran, some
 from tests.work.world import until
 
 from horae.errors import HoraeError
-from horae.store.catalog import Catalog
-from horae.store.postgres import hoarding
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
-from horae.store.postgres.hoarding import Hoarders, Session
-from horae.store.vault import Identity
+from horae.store.postgres.text import runaway_sessions
+from horae.store.postgres.text.runaway_sessions import MarkedSession, SessionWatcher
+from horae.store.protocols.people import Identity
 
 ALICE = somebody("alice", ("SELECT", "things"), ("INSERT", "things"))
 BOB = somebody("bob", ("INSERT", "things"))
@@ -94,8 +94,8 @@ def test_a_text_that_catches_its_cancel_is_ended_with_its_session_and_its_locks(
 def test_it_keeps_its_owner_s_turn_and_is_watched_until_it_is_gone(
     plain: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end_left = hoarding._END_LEFT
-    monkeypatch.setattr(hoarding, "_END_LEFT", "SELECT 1 WHERE %s > 0 AND %s > 0")
+    end_left = runaway_sessions._END_LEFT
+    monkeypatch.setattr(runaway_sessions, "_END_LEFT", "SELECT 1 WHERE %s > 0 AND %s > 0")
 
     async def body(worker: Worker) -> None:
         driver = driver_of(worker.store)
@@ -105,7 +105,7 @@ def test_it_keeps_its_owner_s_turn_and_is_watched_until_it_is_gone(
         await until(lambda: at_work(plain.place) == [pid])
         assert driver._hoarders._watched == {pid}
         assert list(driver._text_turns._owners) == ["alice"]
-        monkeypatch.setattr(hoarding, "_END_LEFT", end_left)
+        monkeypatch.setattr(runaway_sessions, "_END_LEFT", end_left)
         await until(lambda: not driver._text_turns._owners)
         await until(lambda: not at_work(plain.place))
         assert driver._hoarders._watched == set()
@@ -119,11 +119,11 @@ def test_what_a_node_that_died_has_left_is_ended_by_another_when_its_time_is_ove
     async def gone() -> None:
         """As of a process that was killed: nobody is there to end anything."""
 
-    def nothing(self: Hoarders, session: Session) -> asyncio.Task[Any]:
+    def nothing(self: SessionWatcher, session: MarkedSession) -> asyncio.Task[Any]:
         return asyncio.ensure_future(gone())
 
-    monkeypatch.setattr(Hoarders, "end", nothing)
-    monkeypatch.setattr(hoarding, "SPARE", 0)
+    monkeypatch.setattr(SessionWatcher, "end", nothing)
+    monkeypatch.setattr(runaway_sessions, "SPARE", 0)
 
     async def body(worker: Worker) -> None:
         place = ground.place
@@ -157,11 +157,11 @@ def test_who_holds_the_lock_of_one_mark_does_not_keep_others_from_theirs(
         drawn.append(len(drawn) // 2)
         return drawn[-1]
 
-    monkeypatch.setattr(hoarding, "randrange", draw)
+    monkeypatch.setattr(runaway_sessions, "randrange", draw)
 
     async def body(worker: Worker) -> None:
         with psycopg.connect(plain.url, autocommit=True) as stranger:
-            stranger.execute("SELECT pg_advisory_lock(%s::int, %s::int)", (hoarding._OURS << 16, int(PATIENCE)))
+            stranger.execute("SELECT pg_advisory_lock(%s::int, %s::int)", (runaway_sessions._OURS << 16, int(PATIENCE)))
             await ran(worker, "SELECT 1", BOB)
         assert drawn == [0, 0, 1]
 

@@ -22,13 +22,13 @@ from tests.work.world import is_alive, until
 
 from horae import errors
 from horae.errors import HoraeError, InvalidInput, StatementFailed, StoreUnavailable, TransactionExpired
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.driver import KeyTaken
-from horae.store.sqlite import apart, text_child
 from horae.store.sqlite.driver import SqliteDriver
-from horae.store.sqlite.text_child import Work
-from horae.store.sqlite.text_messages import GO, WAITING, WRITING, answered, send
-from horae.store.sqlite.write_turn import WriteTurn
+from horae.store.sqlite.text import child, text_processes
+from horae.store.sqlite.text.child import TextCommands
+from horae.store.sqlite.text.messages import GO, WAITING, WRITING, receive_plain, send
+from horae.store.sqlite.text.write_turn import WriteTurn
 from horae.testing.clock import ManualClock
 
 ALICE = somebody("alice", ("SELECT", "things"), ("INSERT", "things"))
@@ -163,7 +163,7 @@ def writer_of(place: Place) -> apsw.Connection:
 def test_waiting_for_another_writer_does_not_count_as_writing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(with_worker(place, nothing, setup=SETUP))
     passed, said = [0.0], list[str]()
-    work = Work(lambda message: said.append(message[0]), lambda: (GO,))
+    work = TextCommands(lambda message: said.append(message[0]), lambda: (GO,))
     work.open(place.target, 30.0)
     work.begin(0, 5.0)
     other = writer_of(place)
@@ -173,8 +173,8 @@ def test_waiting_for_another_writer_does_not_count_as_writing(place: Place, monk
         if passed[0] == 20.0:
             other.close()
 
-    monkeypatch.setattr(text_child, "monotonic", lambda: passed[0])
-    monkeypatch.setattr(text_child, "sleep", waits)
+    monkeypatch.setattr(child, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(child, "sleep", waits)
     # Enough steps of SQLite's machine that it asks whether the limit is over.
     text = f"{WRITES}{ENDLESS.replace('n)', 'n LIMIT 100000)', 1)}"
     assert work.text(text, ALICE, MOST) == [(100_000,)]
@@ -199,16 +199,16 @@ def test_a_process_that_waits_for_another_writer_is_not_killed_for_writing(monke
             return [1]
 
     ours, theirs = socket.socketpair()
-    process = object.__new__(apart.TextProcess)
+    process = object.__new__(text_processes.TextProcess)
     process._end, process._killed, process.write_limit, process._writes_until = ours, False, 5.0, float("inf")
     process._turn = WriteTurn()
     monkeypatch.setattr(select, "poll", Poll)
-    monkeypatch.setattr(apart, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(text_processes, "monotonic", lambda: 100.0)
     with ours, theirs:
         for message in ((WRITING,), (WAITING,), (WRITING,), ("done", 1)):
             send(theirs, message)
         assert process.call("text") == 1
-    limited = (5.0 + apart.GRACE) * 1000
+    limited = (5.0 + text_processes.GRACE) * 1000
     assert waited == [None, limited, None, limited]
 
 
@@ -280,10 +280,10 @@ asyncio.run(with_worker(Place("sqlite", {place.target!r}), body, tasks=("one", "
 def test_one_owner_does_not_take_the_places_of_others(place: Place) -> None:
     async def body(worker: Worker) -> None:
         greedy = [asyncio.create_task(taken(worker, ENDLESS)) for _ in range(6)]
-        await until(lambda: len(processes(worker.store)) == apart.MOST_OF_ONE)
+        await until(lambda: len(processes(worker.store)) == text_processes.MOST_OF_ONE)
         async with asyncio.timeout(PATIENCE), worker.joins("bob") as joined:
             assert await joined.run_text("SELECT 1", BOB, MOST) == [(1,)]
-            assert len(processes(worker.store)) == apart.MOST_OF_ONE + 1
+            assert len(processes(worker.store)) == text_processes.MOST_OF_ONE + 1
         for each in greedy:
             each.cancel()
         await asyncio.wait(greedy)
@@ -340,7 +340,7 @@ def test_a_process_is_used_again_and_knows_nothing_of_the_environment(
 ) -> None:
     monkeypatch.setenv("HORAE_MASTER_KEY", "secret")
     # One that is slow to undo what failed is killed, and another takes its place.
-    monkeypatch.setattr(apart, "GRACE", PATIENCE)
+    monkeypatch.setattr(text_processes, "GRACE", PATIENCE)
 
     async def body(worker: Worker) -> None:
         seen = []
@@ -367,7 +367,7 @@ def test_what_a_process_says_names_nothing_that_could_be_called(said: object) ->
     with ours, theirs:
         send(theirs, ("done", said))
         with pytest.raises(pickle.UnpicklingError, match="no business"):
-            answered(ours)
+            receive_plain(ours)
         for plain in (
             InvalidInput("x", hint="y"),
             apsw.BusyError("z"),
@@ -376,7 +376,7 @@ def test_what_a_process_says_names_nothing_that_could_be_called(said: object) ->
             [(1, b"2", None)],
         ):
             send(theirs, ("done", plain))
-            assert str(answered(ours)) == str(("done", plain))
+            assert str(receive_plain(ours)) == str(("done", plain))
 
 
 def test_a_catalog_in_memory_takes_no_text_of_others() -> None:

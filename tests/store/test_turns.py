@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from horae.store.turns import Turns
+from horae.store.turns import OwnerTurns
 
 
 class Taker:
     """Somebody who has a turn, or waits for one."""
 
-    def __init__(self, turns: Turns, owner: str, until: asyncio.Future[None] | None = None) -> None:
+    def __init__(self, turns: OwnerTurns, owner: str, until: asyncio.Future[None] | None = None) -> None:
         self._turns, self._owner, self._until = turns, owner, until
         self.has_turn = False
         self.is_over = asyncio.Event()
@@ -32,7 +32,7 @@ async def settled() -> None:
 
 def test_one_owner_has_so_many_at_most_and_others_pass_those_of_his_that_wait() -> None:
     async def body() -> None:
-        turns = Turns(3, 2)
+        turns = OwnerTurns(3, 2)
         takers = [Taker(turns, owner) for owner in ("mal", "mal", "mal", "mal", "bob", "eve")]
         await settled()
         assert [each.has_turn for each in takers] == [True, True, False, False, True, False]
@@ -50,7 +50,7 @@ def test_one_owner_has_so_many_at_most_and_others_pass_those_of_his_that_wait() 
 
 def test_who_waits_and_is_cancelled_leaves_the_line() -> None:
     async def body() -> None:
-        turns = Turns(1, 1)
+        turns = OwnerTurns(1, 1)
         first, second, third = (Taker(turns, owner) for owner in ("mal", "mal", "bob"))
         await settled()
         second.task.cancel()
@@ -70,7 +70,7 @@ def test_who_waits_and_is_cancelled_leaves_the_line() -> None:
 
 def test_a_turn_lasts_until_what_it_was_taken_for_is_gone() -> None:
     async def body() -> None:
-        turns, gone = Turns(2, 1), asyncio.get_running_loop().create_future()
+        turns, gone = OwnerTurns(2, 1), asyncio.get_running_loop().create_future()
         first = Taker(turns, "mal", gone)
         await settled()
         first.is_over.set()

@@ -13,16 +13,16 @@ from uuid import UUID
 import pytest
 from tests.store.catalogs import Place, minutely
 
-from horae.control.doctor import examine
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import AttemptState, JobState, RunState
-from horae.core.schedule import Cron
-from horae.core.window import Window
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import AttemptState, JobState, RunState
+from horae.core.schedule.schedules import Cron
+from horae.core.window.window import Window
 from horae.errors import HoraeError
-from horae.store.board import JobsAsked, RunsAsked
-from horae.store.catalog import Catalog
-from horae.store.dispatching import dispatch_plain
-from horae.store.records import Admission, AttemptEnd, Capacity, Claim, Origin, Settlement, Start
+from horae.services.doctor.doctor import examine
+from horae.store.catalog.catalog import Catalog
+from horae.store.catalog.runs.run_claims import dispatch_plain
+from horae.store.protocols.reads import JobsQuery, RunsQuery
+from horae.store.records import Admission, AttemptEnd, AttemptStart, Capacity, Claim, Origin, Settlement
 from horae.testing.clock import ManualClock
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")
@@ -293,7 +293,7 @@ def test_a_run_that_has_ended_stays_as_it_is_when_its_job_is_defined_anew(place:
         await two.reader.plan()
         claim = await two.claim()
         end = AttemptEnd(0, 1, AttemptState.TIMEOUT)
-        left = Settlement(claim.run_id, claim.run_no, claim.fence, (end,), threads=(Start(0, 1),))
+        left = Settlement(claim.run_id, claim.run_no, claim.fence, (end,), threads=(AttemptStart(0, 1),))
         (settled,) = await two.reader.settle(NODE, [left])
         assert settled.state is RunState.FAILED
         before = await two.reader.history(claim.run_id)
@@ -422,8 +422,8 @@ def test_no_verb_that_meets_a_spoilt_version_raises_an_error_that_is_not_the_cat
             store.sweep,
             store.reap,
             lambda: store.overdue(timedelta(seconds=30)),
-            lambda: store.list_jobs(JobsAsked()),
-            lambda: store.list_runs(RunsAsked()),
+            lambda: store.list_jobs(JobsQuery()),
+            lambda: store.list_runs(RunsQuery()),
             lambda: store.schedules([name]),
             lambda: store.versions(name),
             store.pace,

@@ -11,11 +11,11 @@ from uuid import UUID
 import pytest
 from tests.store.catalogs import Place, minutely, opened
 
-from horae.control.doctor import examine
-from horae.core.lifecycle import AttemptState, JobState, RunState
-from horae.core.schedule import Cron
+from horae.core.run.lifecycle import AttemptState, JobState, RunState
+from horae.core.schedule.schedules import Cron
 from horae.errors import Conflict
-from horae.store.catalog import Catalog
+from horae.services.doctor.doctor import examine
+from horae.store.catalog.catalog import Catalog
 from horae.store.records import Admission, AttemptEnd, Capacity, Origin, Settlement
 from horae.testing.clock import ManualClock
 

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from tests.store.catalogs import Place, minutely
 from tests.web.serving import serving
 
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.testing.clock import ManualClock
-from horae.web.entering import Entrance
-from horae.web.health import Checkup
+from horae.web.http.authentication import Authenticator
+from horae.web.http.health import HealthChecker
 
 NODE = UUID("00000000-0000-4000-8000-000000000001")
 
@@ -25,7 +25,7 @@ def test_a_due_run_that_no_node_takes_makes_health_degraded_but_not_one_that_wai
         async def opened() -> Catalog:
             return store
 
-        checkup = Checkup(replace(site, store=opened), Entrance(site))
+        checkup = HealthChecker(replace(site, store=opened), Authenticator(site))
         scope = {"type": "http", "method": "GET", "headers": [], "state": {"address": "127.0.0.1"}}
         answer: dict[str, Any] = json.loads(bytes((await checkup.healthz(Request(scope), {})).body))
         return answer

@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from tests.store.stateful_commands import specs
 from tests.tier import examples
 
-from horae.control.comparing import job_view
-from horae.core.distribution import Distribution
-from horae.core.forecast import Walks, changed_view
-from horae.core.interval import Every
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import AttemptState, JobState, RunState
-from horae.core.occurrence import planned
-from horae.core.schedule import Once
-from horae.core.succession import stage_at
-from horae.core.update import Update
-from horae.core.window import Window
+from horae.core.change.forecast import SlotCache, changed_view
+from horae.core.change.succession import stage_at
+from horae.core.change.update_policy import Update
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.due import job_after_due
+from horae.core.run.lifecycle import AttemptState, JobState, RunState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Once
+from horae.core.window.distribution import Distribution
+from horae.core.window.window import Window
 from horae.errors import StoreUnavailable
-from horae.store.catalog import Catalog
-from horae.store.port import RunRecord
+from horae.services.plan.comparison import job_view
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import RunRecord
 from horae.store.records import AttemptEnd, Capacity, Claim, Origin, Settlement
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
@@ -307,7 +307,7 @@ def test_what_a_plan_foretells_is_what_the_catalog_will_do(
             schedule = None if spec.schedule is None else spec.schedule.anchored(record.created_at)
             waiting = await life.store.runs(state=RunState.PENDING, limit=10_000)
             view = job_view(record, waiting)
-            before = None if view is None else planned(view, now)
+            before = None if view is None else job_after_due(view, now)
             foretold = changed_view(before, "a", schedule, spec.effective(), state, now, update, record.version)
             await life.store.define([spec], source="apply", update=update)
             found = job_view(
@@ -315,11 +315,11 @@ def test_what_a_plan_foretells_is_what_the_catalog_will_do(
             )
             # A change that moves no slot leaves what has come due since the last pass to the next one.
             views = [
-                planned(view, now)
+                job_after_due(view, now)
                 for view in (foretold, found)
                 if view is not None and view.state is not JobState.DISABLED
             ]
-            starts = [dict(Walks(now, now + HORIZON).starts(view)) for view in views]
+            starts = [dict(SlotCache(now, now + HORIZON).starts(view)) for view in views]
             assert all(each == starts[0] for each in starts)
             assert len(views) in (0, 2) or starts == [{}]
             clock.set(now + timedelta(minutes=1, seconds=5))

@@ -12,10 +12,10 @@ from tests.store.catalogs import Place, minutely
 from tests.store.databases import Databases
 
 from horae.core.access import Grant, Privilege, role_uuid, user_uuid
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.schedule import Cron
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.schedule.schedules import Cron
 from horae.errors import Conflict, InUse
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.driver import RoleChange
 from horae.store.sqlite.driver import SqliteDriver
 from horae.store.sqlite.transaction import SqliteTransaction

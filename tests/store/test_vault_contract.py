@@ -8,13 +8,13 @@ import pytest
 from tests.store.databases import Databases
 from tests.tier import ON_16
 
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.store.catalog.catalog import Catalog
 from horae.store.postgres.driver import PostgresDriver
+from horae.store.protocols.store import Store
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.clock import ManualClock
-from horae.testing.contract_trail import VaultContract
-from horae.testing.contract_vault import Kept
+from horae_store_tests.contract.audit_trail import VaultContract
+from horae_store_tests.contract.people import Kept
 
 BOTH: type[Kept] = Catalog
 """A catalog is a Store and a Vault, says whoever checks types."""

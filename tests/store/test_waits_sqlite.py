@@ -11,7 +11,7 @@ import pytest
 
 from horae.errors import StoreUnavailable
 from horae.store.sqlite.driver import SqliteDriver
-from horae.store.sqlite.looking import MOST_LOOKING
+from horae.store.sqlite.read_connections import MOST_READERS
 
 GUARD = 60.0
 BRIEF = 0.05
@@ -48,7 +48,7 @@ def test_a_look_that_finds_no_room_is_told_so_with_patience(tmp_path: Path) -> N
         driver = driver_of(tmp_path)
         await driver.open()
         async with AsyncExitStack() as looks:
-            for _ in range(MOST_LOOKING):
+            for _ in range(MOST_READERS):
                 await looks.enter_async_context(driver.looking())
             await fails(driver.looking(), "have not ended")
         async with driver.looking():

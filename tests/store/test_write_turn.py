@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from horae.store.sqlite.write_turn import MOST_DEBT, WriteTurn
+from horae.store.sqlite.text.write_turn import MOST_EXCESS, WriteTurn
 
 PATIENCE = 60.0
 
@@ -73,7 +73,7 @@ def test_what_texts_have_held_is_left_to_others_before_the_next_begins(threads: 
     clock.now += 5
     turn.give_back("a")
     second = asked(turn, threads, "b")
-    clock.now += 5 - MOST_DEBT - 0.25
+    clock.now += 5 - MOST_EXCESS - 0.25
     turn.look()
     assert not second.done()
     clock.now += 0.5

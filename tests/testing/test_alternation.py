@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from horae.testing.alternation import Alternation, shut_down
+from horae.testing.alternation import LoopThread, shut_down
 from horae.testing.virtual_loop import VirtualLoop
 
 GUARD = 60.0
 """Real seconds after which something never happens, however slow the machine is."""
 
 
-def alternating(body: Callable[[Alternation], Coroutine[Any, Any, None]]) -> Alternation:
-    async def main() -> Alternation:
-        async with Alternation(VirtualLoop(), grace=GUARD) as alternation:
+def alternating(body: Callable[[LoopThread], Coroutine[Any, Any, None]]) -> LoopThread:
+    async def main() -> LoopThread:
+        async with LoopThread(VirtualLoop(), grace=GUARD) as alternation:
             async with asyncio.timeout(GUARD):
                 await body(alternation)
         return alternation
@@ -33,7 +33,7 @@ def alternating(body: Callable[[Alternation], Coroutine[Any, Any, None]]) -> Alt
 
 
 def test_calls_run_in_one_thread_and_answer_or_raise() -> None:
-    async def body(alternation: Alternation) -> None:
+    async def body(alternation: LoopThread) -> None:
         threads = {await alternation.call(threading.get_ident) for _ in range(5)}
         assert len(threads) == 1
         assert threading.get_ident() not in threads
@@ -46,7 +46,7 @@ def test_calls_run_in_one_thread_and_answer_or_raise() -> None:
 
 
 def test_a_gate_that_is_opened_from_outside_is_noticed_by_the_next_run() -> None:
-    async def body(alternation: Alternation) -> None:
+    async def body(alternation: LoopThread) -> None:
         loop = alternation.loop
         gate = asyncio.Event()
         passed: list[float] = []
@@ -66,7 +66,7 @@ def test_a_gate_that_is_opened_from_outside_is_noticed_by_the_next_run() -> None
 
 
 def test_what_is_cancelled_inside_does_not_look_as_if_the_caller_were() -> None:
-    async def body(alternation: Alternation) -> None:
+    async def body(alternation: LoopThread) -> None:
         async def gives_up() -> None:
             raise asyncio.CancelledError
 
@@ -77,7 +77,7 @@ def test_what_is_cancelled_inside_does_not_look_as_if_the_caller_were() -> None:
 
 
 def test_the_inner_loop_cannot_wait_for_itself() -> None:
-    async def body(alternation: Alternation) -> None:
+    async def body(alternation: LoopThread) -> None:
         with pytest.raises(RuntimeError, match="cannot wait for a call to itself"):
             await alternation.call(alternation.loop.run_through, alternation.call(int))
 
@@ -86,7 +86,7 @@ def test_the_inner_loop_cannot_wait_for_itself() -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 def test_cancelling_a_call_interrupts_a_loop_that_waits_or_runs_for_ever(held: bool) -> None:
-    async def body(alternation: Alternation) -> None:
+    async def body(alternation: LoopThread) -> None:
         loop = alternation.loop
         began, never = asyncio.Event(), asyncio.Event()
         outer = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ def test_cancelling_a_call_interrupts_a_loop_that_waits_or_runs_for_ever(held: b
 
 
 def test_a_call_that_is_cancelled_while_another_runs_never_begins() -> None:
-    async def body(alternation: Alternation) -> None:
+    async def body(alternation: LoopThread) -> None:
         loop = alternation.loop
         loop.hold()
         first = asyncio.create_task(alternation.call(loop.run_to, 1.0))
@@ -139,7 +139,7 @@ def test_a_call_that_is_cancelled_while_another_runs_never_begins() -> None:
 
 
 def test_a_cancelled_call_that_will_not_rest_is_waited_for_no_longer_than_its_grace() -> None:
-    async def body(alternation: Alternation) -> None:
+    async def body(alternation: LoopThread) -> None:
         alternation.grace = 0.01
         began, gate, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -163,7 +163,7 @@ def test_a_cancelled_call_that_will_not_rest_is_waited_for_no_longer_than_its_gr
 
 
 def test_a_call_may_outlive_the_loop_that_gave_it_up(caplog: pytest.LogCaptureFixture) -> None:
-    alternation = Alternation(VirtualLoop(), grace=0.01)
+    alternation = LoopThread(VirtualLoop(), grace=0.01)
     gate, ended = threading.Event(), threading.Event()
 
     async def gives_up() -> None:
@@ -227,7 +227,7 @@ def test_closing_ends_tasks_generators_and_threads_and_drops_what_they_raise() -
             ended.append("sleeper")
             raise LookupError("in its last moments")
 
-    async def body(alternation: Alternation) -> None:
+    async def body(alternation: LoopThread) -> None:
         loop = alternation.loop
 
         async def first() -> int:

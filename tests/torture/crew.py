@@ -20,14 +20,14 @@ from tests.torture.drivers import AFTER, BEFORE, STATEMENT, Blow, opened
 from tests.torture.evidence import Row
 from tests.torture.worker import EXPELLED
 
-from horae.core.interval import Every
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import AttemptState
-from horae.core.liveness import SILENCE, Memory, Sight, observe
-from horae.core.schedule import Once
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.node_liveness import SILENCE, NodeObservation, ObserverMemory, observe
+from horae.core.run.lifecycle import AttemptState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Once
 from horae.errors import StoreConflict, StoreUnavailable
-from horae.store.catalog import Catalog
-from horae.store.records import AttemptEnd, Capacity, Claim, Settlement, Start
+from horae.store.catalog.catalog import Catalog
+from horae.store.records import AttemptEnd, AttemptStart, Capacity, Claim, Settlement
 
 ROOT = Path(__file__).parents[2]
 SEEDS = seeds(1)
@@ -110,12 +110,12 @@ class Keeper:
     def __init__(self, store: Catalog, *, sweeps: bool = True) -> None:
         self.store = store
         self.sweeps = sweeps
-        self.memory = Memory()
+        self.memory = ObserverMemory()
 
     async def look(self, at: float | None = None) -> int:
         """One look, now or at another moment of the keeper's own time. Returns how many nodes were judged dead."""
         sights = [
-            Sight(node.node, node.counter, node.lock_free)
+            NodeObservation(node.node, node.counter, node.lock_free)
             for node in await self.store.nodes()
             if node.state == "ALIVE" and node.node != str(KEEPER)
         ]
@@ -152,7 +152,7 @@ async def finish_alone(store: Catalog, node: UUID) -> None:
     await store.leave(node)
 
 
-def success(claim: Claim, starts: Sequence[Start] | None = None) -> Settlement:
+def success(claim: Claim, starts: Sequence[AttemptStart] | None = None) -> Settlement:
     """These attempts of a run, or those it was claimed with, have succeeded."""
     made = claim.starts if starts is None else starts
     ends = tuple(AttemptEnd(start.position, start.number, AttemptState.SUCCESS) for start in made)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.driver import Clock, Driver, Row
-from horae.store.records import Capacity, Dispatched, Planned, Pulse, Settled, Settlement
+from horae.store.records import Capacity, ClaimResult, CreationResult, HeartbeatResult, Settlement, SettlementResult
 from horae.store.sqlite.driver import SqliteDriver
 from horae.store.sqlite.transaction import SqliteTransaction
 
@@ -96,19 +96,19 @@ class TappedSqlite(SqliteDriver):
 class TappedCatalog(Catalog):
     """A catalog that says in `VERB` which of the engine's verbs the present task is in."""
 
-    async def plan(self, limit: int = 500, start: Capacity | None = None) -> Planned:
+    async def plan(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
         VERB.set("plan")
         return await super().plan(limit, start)
 
-    async def dispatch(self, capacity: Capacity) -> Dispatched:
+    async def dispatch(self, capacity: Capacity) -> ClaimResult:
         VERB.set("dispatch")
         return await super().dispatch(capacity)
 
-    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+    async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[SettlementResult, ...]:
         VERB.set("settle")
         return await super().settle(node, settlements)
 
-    async def heartbeat(self, node: UUID, known: Any, working: Any = None) -> Pulse:
+    async def heartbeat(self, node: UUID, known: Any, working: Any = None) -> HeartbeatResult:
         VERB.set("heartbeat")
         return await super().heartbeat(node, known, working)
 

@@ -16,8 +16,8 @@ from typing import Any
 import apsw
 import psycopg
 
-from horae.core.job import JobSpec, Settings, effective
-from horae.core.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, Machine
+from horae.core.job.definition import JobSpec, Settings, effective
+from horae.core.run.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, StateMachine
 
 GUARD = "torture guard:"
 TABLES = (("job_runs", RUNS), ("task_runs", TASK_RUNS), ("task_attempts", ATTEMPTS))
@@ -55,7 +55,7 @@ def _quoted(states: Any) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states)) or "''"
 
 
-def _wrong_move(machine: Machine) -> str:
+def _wrong_move(machine: StateMachine) -> str:
     moves = [f"(OLD.state = '{state}' AND NEW.state IN ({_quoted(machine.moves[state])}))" for state in machine.states]
     return f"OLD.state <> NEW.state AND NOT ({' OR '.join(moves)})"
 
@@ -66,7 +66,7 @@ _WRONG_FENCE = (
 )
 
 
-def _conditions(table: str, machine: Machine) -> tuple[tuple[str, str], ...]:
+def _conditions(table: str, machine: StateMachine) -> tuple[tuple[str, str], ...]:
     """When each guard of a table refuses: at INSERT, at UPDATE."""
     wrong = _wrong_move(machine)
     return (

@@ -17,8 +17,8 @@ from uuid import UUID, uuid5
 from tests.torture.engine_catalog import AttemptRow, Evidence, RunRow
 from tests.torture.engine_jobs import EFFECTS, POOLS
 
-from horae.core.lifecycle import ATTEMPTS, RUNS, TASK_RUNS
-from horae.core.schedule import Once
+from horae.core.run.lifecycle import ATTEMPTS, RUNS, TASK_RUNS
+from horae.core.schedule.schedules import Once
 from horae.errors import TaskCrashed
 
 NS_RUN = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")

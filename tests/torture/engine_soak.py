@@ -23,7 +23,7 @@ from typing import Any
 import apsw
 
 from horae import Every, Horae, Run
-from horae.store.port import Store
+from horae.store.protocols.store import Store
 
 SAMPLE_EVERY = 30.0
 WARM_UP = 0.4

@@ -12,7 +12,7 @@ import apsw
 import psycopg
 from tests.torture.drivers import is_postgres
 
-from horae.core.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, Machine
+from horae.core.run.lifecycle import ATTEMPTS, RUNS, TASK_RUNS, StateMachine
 
 Row = tuple[Any, ...]
 Dump = dict[str, list[Row]]
@@ -118,7 +118,7 @@ class Snapshot:
             assert self.runs[run_no][1] >= row[1], f"the fence of run {run_no} went back"
 
 
-def _reachable(machine: Machine, state: str) -> set[str]:
+def _reachable(machine: StateMachine, state: str) -> set[str]:
     found, ahead = {state}, [state]
     while ahead:
         onward = machine.moves[ahead.pop()] - found

@@ -16,8 +16,8 @@ from tests.torture.crew import PATIENCE, SEEDS
 from tests.torture.drivers import AFTER, BEFORE, STATEMENT, TappedCatalog, opened
 from tests.torture.evidence import dump
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.schedule import Cron
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.schedule.schedules import Cron
 from horae.errors import PlanMoved, VersionConflict
 
 BLOWS = [(STATEMENT, 2), (STATEMENT, 14), (BEFORE, 1), (AFTER, 1)]

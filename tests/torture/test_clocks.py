@@ -14,10 +14,10 @@ from tests.torture.crew import PATIENCE, SETTINGS, define, due_jobs, start_worke
 from tests.torture.drivers import opened
 from tests.torture.evidence import Snapshot, query
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.liveness import RECONNECTION, SILENCE, Memory, Sight, observe
-from horae.core.schedule import Once
-from horae.store.catalog import Catalog
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.node_liveness import RECONNECTION, SILENCE, NodeObservation, ObserverMemory, observe
+from horae.core.schedule.schedules import Once
+from horae.store.catalog.catalog import Catalog
 from horae.testing.clock import ManualClock
 
 SKEW = 3600
@@ -83,8 +83,8 @@ def test_workers_whose_clocks_are_an_hour_apart_run_what_the_servers_clock_says(
     assert (began - 1) * 1000 <= min(beats) <= max(beats) <= (ended + 1) * 1000
 
 
-async def sights(store: Catalog) -> list[Sight]:
-    return [Sight(node.node, node.counter, node.lock_free) for node in await store.nodes()]
+async def sights(store: Catalog) -> list[NodeObservation]:
+    return [NodeObservation(node.node, node.counter, node.lock_free) for node in await store.nodes()]
 
 
 @pytest.mark.parametrize("where", ["sqlite", "postgres"])
@@ -98,7 +98,7 @@ def test_a_catalogs_clock_that_jumps_declares_nobody_dead_who_still_counts(
     async def scenario() -> None:
         clock = ManualClock(datetime.now(UTC))
         alive, silent = uuid4(), uuid4()
-        memory = Memory()
+        memory = ObserverMemory()
         async with opened(url, clock=clock.now) as store, opened(url, clock=clock.now) as observer:
             await store.join(alive)
             await store.join(silent)

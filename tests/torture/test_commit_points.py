@@ -18,10 +18,10 @@ from tests.torture.drivers import AFTER, BEFORE, Blow, opened
 from tests.torture.evidence import Snapshot, check_finished, dump, integrity, query
 from tests.torture.worker import EXPELLED
 
-from horae.core.lifecycle import AttemptState
-from horae.core.liveness import SILENCE
-from horae.store.catalog import Catalog
-from horae.store.records import AttemptEnd, Capacity, Settlement, Verdict
+from horae.core.node_liveness import SILENCE
+from horae.core.run.lifecycle import AttemptState
+from horae.store.catalog.catalog import Catalog
+from horae.store.records import AttemptEnd, Capacity, Settlement, SettlementVerdict
 
 STORES = ("sqlite", "postgres")
 TIMES = (1, 2) if len(SEEDS) <= 3 else (1, 2, 3, 4)
@@ -47,7 +47,7 @@ async def late_words(store: Catalog, url: str, dead: UUID) -> None:
             Settlement(f"occ_{run}", run_no, fence, release=True),
         ):
             answer = (await store.settle(dead, [said]))[0]
-            assert answer.verdict is (Verdict.ALREADY if ended_by_it else Verdict.FENCED)
+            assert answer.verdict is (SettlementVerdict.ALREADY if ended_by_it else SettlementVerdict.FENCED)
     assert (await store.heartbeat(dead, {f"occ_{row[0]}": row[2] for row in rows})).expelled
     assert dump(url) == before
 

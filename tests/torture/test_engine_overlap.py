@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from horae.core.lifecycle import RunState
-from horae.core.overlap import ActiveRun, hand_over, judge_overlap
-from horae.core.policy import NO_RETRY
+from horae.core.job.policies import NO_RETRY
+from horae.core.run.lifecycle import RunState
+from horae.core.run.overlap import ActiveRun, hand_over, judge_overlap
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -20,7 +20,7 @@ from tests.torture.engine_crew import PATIENCE, Node, end, start_node
 from tests.torture.engine_operator import disable_all
 
 from horae import Horae, HoraeError
-from horae.core.liveness import SILENCE
+from horae.core.node_liveness import SILENCE
 from horae.errors import StoreUnavailable
 
 ENDLESS = "tests.torture.engine_scenes:endless"

@@ -17,10 +17,10 @@ from tests.torture.crew import PATIENCE, success
 from tests.torture.drivers import AFTER, TappedCatalog, driver_for
 from tests.torture.evidence import Snapshot, query
 
-from horae.core.interval import Every
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import RunState
-from horae.core.schedule import Once
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.run.lifecycle import RunState
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Once
 from horae.errors import StoreConflict
 from horae.store.records import Capacity, Claim, Settlement
 from horae.testing.clock import ManualClock

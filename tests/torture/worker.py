@@ -22,9 +22,19 @@ from uuid import UUID
 
 from tests.torture.drivers import Blow, TappedCatalog, driver_for
 
-from horae.core.lifecycle import AttemptState, RunState
+from horae.core.run.lifecycle import AttemptState, RunState
 from horae.errors import StoreConflict, StoreUnavailable
-from horae.store.records import AttemptEnd, Capacity, Claim, Planned, Pulse, Settled, Settlement, Start, Verdict
+from horae.store.records import (
+    AttemptEnd,
+    AttemptStart,
+    Capacity,
+    Claim,
+    CreationResult,
+    HeartbeatResult,
+    Settlement,
+    SettlementResult,
+    SettlementVerdict,
+)
 
 EXPELLED = 3
 ORPHANED = 4
@@ -128,7 +138,7 @@ class Worker:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(pause * 2, 0.5)
 
-    def _heed(self, pulse: Pulse) -> None:
+    def _heed(self, pulse: HeartbeatResult) -> None:
         if pulse.expelled:
             raise Expelled
         for run_id in pulse.released:
@@ -155,7 +165,7 @@ class Worker:
             except (StoreUnavailable, StoreConflict):
                 await self._beat()
 
-    async def _claim(self) -> tuple[list[Claim], Planned]:
+    async def _claim(self) -> tuple[list[Claim], CreationResult]:
         async with self.turns.claiming():
             planned = await self.store.plan(self.slots, Capacity(str(self.node), max(1, self.slots - 1)))
             claims = list(planned.claims)
@@ -170,7 +180,7 @@ class Worker:
             self.known.update({claim.run_id: claim.fence for claim in claims})
             return claims, planned
 
-    async def _nothing_left(self, planned: Planned) -> bool:
+    async def _nothing_left(self, planned: CreationResult) -> bool:
         if self.open and Path(self.open).exists():
             return False
         later = planned.wake_at is None or planned.wake_at - planned.now > SOON
@@ -179,7 +189,7 @@ class Worker:
     async def _make(self, claims: Sequence[Claim]) -> None:
         """Makes the attempts of these runs until each has ended or is somebody else's."""
         runs = {claim.run_id: claim for claim in claims}
-        starts: dict[str, tuple[Start, ...]] = {claim.run_id: claim.starts for claim in claims}
+        starts: dict[str, tuple[AttemptStart, ...]] = {claim.run_id: claim.starts for claim in claims}
         while starts:
             settlements = []
             for run_id, begun in starts.items():
@@ -190,7 +200,7 @@ class Worker:
                 settlements.append(Settlement(run_id, claim.run_no, claim.fence, ends))
             starts = {}
             for answer in await self._settle(settlements):
-                if answer.verdict is Verdict.SETTLED and answer.state is RunState.RUNNING:
+                if answer.verdict is SettlementVerdict.SETTLED and answer.state is RunState.RUNNING:
                     starts[answer.run_id] = answer.starts
                     continue
                 self.write("END", answer.run_id, runs[answer.run_id].fence, answer.verdict, answer.state)
@@ -198,7 +208,7 @@ class Worker:
                 if self.known.get(answer.run_id) == runs[answer.run_id].fence:
                     del self.known[answer.run_id]
 
-    async def _settle(self, settlements: Sequence[Settlement]) -> tuple[Settled, ...]:
+    async def _settle(self, settlements: Sequence[Settlement]) -> tuple[SettlementResult, ...]:
         while True:
             try:
                 return await self.store.settle(self.node, settlements)

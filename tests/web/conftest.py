@@ -8,15 +8,15 @@ import pytest
 from tests.store.databases import Databases
 from tests.web.serving import Clock, Served, defaults_of, serving, settings_with_key
 
-from horae.control.visiting import Porter
-from horae.web.limiting import Buckets
+from horae.services.sessions import SessionService
+from horae.web.http.rate_limit import RateLimiter
 
 
 @pytest.fixture
 def standing(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """By what servers that are made after it count who asks too often: how fast a test goes is of no matter."""
     clock = Clock()
-    for limiting in (Buckets, Porter):
+    for limiting in (RateLimiter, SessionService):
         monkeypatch.setitem(defaults_of(limiting), "clock", clock)
     return clock
 

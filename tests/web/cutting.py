@@ -18,10 +18,10 @@ from typing import Any
 
 from tests.web.serving import serving
 
-from horae.control.service import Kept
 from horae.core.access import LOCAL_NAME
 from horae.security.keys import Keyring
-from horae.store.catalog import Catalog
+from horae.services.service import ServiceCatalog
+from horae.store.catalog.catalog import Catalog
 
 OLD_KEY, KEY = bytes(range(1, 33)), bytes(range(32))
 
@@ -105,7 +105,7 @@ def settings_with_two_keys(folder: Path) -> dict[str, Any]:
     return {"configuration": str(configuration)}
 
 
-async def put_old_secret(store: Kept, name: str) -> None:
+async def put_old_secret(store: ServiceCatalog, name: str) -> None:
     """A secret that is still encrypted under the older key."""
     sealed, key_id = Keyring(OLD_KEY).encrypt(b"told", name=name, job=None)
     await store.put_secret(name, sealed, key_id=key_id, job=None, replace=False, by=LOCAL_NAME)

@@ -13,26 +13,26 @@ from typing import Any, TypeVar
 import httpx
 
 from horae import Cron, Every, Horae, Retry, Run, Window
-from horae.app.calculator import ProcessCalculator
-from horae.app.system import system_settings
-from horae.control.calculator import Calculator, ThreadCalculator
-from horae.control.service import Kept, Service
-from horae.control.visiting import Porter
+from horae.api.api import Api, ApiContext, KnownSetting
+from horae.app.process.calculator import ProcessCalculator
+from horae.app.process.system_settings import system_settings
 from horae.core.access import Principal
-from horae.desk.desk import About, Desk, Known
-from horae.engine.tuning import checked_system
-from horae.security.flood import Flood
-from horae.security.passwords import Cost, hashed
+from horae.engine.limits import checked_system
+from horae.security.passwords import HashCost, hashed
+from horae.security.refusal_flood import RefusalLimiter
+from horae.services.calculator import Calculator, ThreadCalculator
+from horae.services.service import Service, ServiceCatalog
+from horae.services.sessions import SessionService
 from horae.version import __version__
-from horae.web.listening import Listening, serve
-from horae.web.site import Limits, Site
+from horae.web.connections.server import RunningServer, serve
+from horae.web.site import ServerLimits, Site
 
 Answer = TypeVar("Answer")
 PASSWORD = "correct horse"  # noqa: S105 - of users who live for one test
-CHEAP = Cost(passes=1, memory=8, lanes=1)
+CHEAP = HashCost(passes=1, memory=8, lanes=1)
 PATIENCE = 60.0
 """Seconds after which something will never happen."""
-AMPLE = Limits(rate=5_000, burst=20_000, logins=1_000, failures=10_000, health=PATIENCE)
+AMPLE = ServerLimits(rate=5_000, burst=20_000, logins=1_000, failures=10_000, health=PATIENCE)
 
 
 class Clock:
@@ -79,7 +79,7 @@ class Served:
         self,
         app: Horae,
         site: Site,
-        listening: Listening,
+        listening: RunningServer,
         loop: asyncio.AbstractEventLoop,
         calculator: ProcessCalculator,
     ) -> None:
@@ -98,7 +98,7 @@ class Served:
 
         return asyncio.run_coroutine_threadsafe(there(), self._loop).result(PATIENCE)
 
-    def keep(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
+    def keep(self, work: Callable[[ServiceCatalog], Awaitable[Answer]]) -> Answer:
         """Does something with the server's own store."""
 
         async def there() -> Answer:
@@ -120,7 +120,7 @@ class Served:
 
     def token(self, user: str) -> str:
         """The secret of a new token, as the desk makes it."""
-        from horae.desk.asking import CreateToken
+        from horae.api.requests import CreateToken
 
         async def made() -> str:
             from horae.core.access import LOCAL
@@ -155,22 +155,22 @@ def site_of(app: Horae, **given: Any) -> Site:
     """What the web is given, from an app, as `horae serve` gives it."""
     calculator: Calculator = given.pop("calculator", None) or ThreadCalculator()
 
-    async def store() -> Kept:
+    async def store() -> ServiceCatalog:
         return await app.home.store()
 
-    def desk(kept: Kept, who: Principal, sign_in: str) -> Desk:
+    def desk(kept: ServiceCatalog, who: Principal, sign_in: str) -> Api:
         service = Service(kept, who, keyring=app.toolbox.keyring, known=checked_system, sign_in=sign_in)
-        known = tuple(Known(*each) for each in system_settings())
-        return Desk(service, About(__version__, sign_in, known, calculator=calculator))
+        known = tuple(KnownSetting(*each) for each in system_settings())
+        return Api(service, ApiContext(__version__, sign_in, known, calculator=calculator))
 
     def node() -> dict[str, Any]:
         return {"state": "running" if app.engine is not None else "none", "name": app.node, "slots": app.slots}
 
-    given.setdefault("porter", Porter(store))
+    given.setdefault("porter", SessionService(store))
     if "limits" not in given:
         given["limits"] = AMPLE
         # Whoever is refused leaves a row in the trail, however many other tests were refused before.
-        given["porter"]._flood = Flood(AMPLE.failures, 1.0)
+        given["porter"]._flood = RefusalLimiter(AMPLE.failures, 1.0)
     return Site(store=store, desk=desk, events=app.events, scrape=app.scrape, node=node, **given)
 
 

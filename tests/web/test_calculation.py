@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.runners.calculations import ENDLESS, hang, previewed_or_endless
+from tests.executors.calculations import ENDLESS, hang, previewed_or_endless
 from tests.web.serving import Served, eventually, serving
 
-from horae.app.calculator import MOST_WAITING
-from horae.control.queries import VIEW
+from horae.app.process.calculator import MOST_WAITING
 from horae.core.access import Grant, Privilege
+from horae.services.queries import VIEW
 
 HOUR = 3_600.0
 LONG = {"text": "0 9 * * *", "year": "2027"}
@@ -50,7 +50,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[S
     """A server that lets a calculation take an hour, and a folder in which endless previews leave their processes."""
     begun = tmp_path / "begun"
     begun.mkdir()
-    monkeypatch.setattr("horae.desk.schedules.previewed", partial(previewed_or_endless, str(begun)))
+    monkeypatch.setattr("horae.api.handlers.schedules.previewed", partial(previewed_or_endless, str(begun)))
     with people(tmp_path, seconds=HOUR) as server:
         yield server, begun
 
@@ -158,7 +158,7 @@ def test_a_plan_ends_with_the_connection_that_asked_for_it(
     patient: tuple[Served, Path], monkeypatch: pytest.MonkeyPatch, path: str, sent: dict[str, Any]
 ) -> None:
     server, begun = patient
-    monkeypatch.setattr("horae.desk.planning._wanted", partial(hang, str(begun)))
+    monkeypatch.setattr("horae.api.handlers.plans._wanted", partial(hang, str(begun)))
     asking = Endless(server, server.token("ann"), httpx.Request("POST", f"{server.url}{path}", **sent))
     try:
         pid = one_begun(begun)
@@ -194,7 +194,7 @@ def test_a_plan_is_refused_before_it_is_read_to_those_who_have_no_use_for_one(tm
 def test_more_definitions_than_a_plan_takes_are_refused_with_the_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("horae.desk.planning.MOST_DEFINED", 2)
+    monkeypatch.setattr("horae.api.handlers.plans.MOST_DEFINED", 2)
     jobs = {f"job-{number}": {"every": "1d", "sql": "SELECT 1"} for number in range(3)}
     text = "".join(f'[jobs.{name}]\nevery = "1d"\nsql = "SELECT 1"\n' for name in jobs)
     with people(tmp_path) as server, as_user(server, "ann") as ann:

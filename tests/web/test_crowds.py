@@ -17,15 +17,15 @@ from tests.web.serving import AMPLE, PATIENCE, site_of
 from tests.web.test_listening import certified
 
 from horae import Horae
-from horae.web import listening as listening_module
-from horae.web.crowd import NEAR_TIMES, RESERVED, Crowd
-from horae.web.listening import BACKLOG, SPARE, make_room, serve
-from horae.web.origin import holder
-from horae.web.patience import PatientProtocol
-from horae.web.site import Limits
+from horae.web.connections import server as listening_module
+from horae.web.connections.limits import LOCAL_SHARES, RESERVED, ConnectionLimiter
+from horae.web.connections.server import BACKLOG, SPARE, raise_descriptor_limit, serve
+from horae.web.connections.time_limits import LimitedProtocol
+from horae.web.http.origin import limit_key
+from horae.web.site import ServerLimits
 
 STRANGER = "203.0.113.9"
-HELD = NEAR_TIMES * 2
+HELD = LOCAL_SHARES * 2
 ITS_HEALTH = (b"HTTP/1.1 200 ", b"HTTP/1.1 503 ")
 """How a server answers that tells its health: where the machine stood still meanwhile, it is not well."""
 
@@ -41,7 +41,7 @@ def in_a_server(
     async def main() -> None:
         app = Horae(f"sqlite:///{tmp_path}/horae.db")
         app.home.settle_here()
-        limits = Limits(rate=AMPLE.rate, burst=AMPLE.burst, connections_per_address=per_address)
+        limits = ServerLimits(rate=AMPLE.rate, burst=AMPLE.burst, connections_per_address=per_address)
         # What is held stays, however long the test takes.
         patched.setattr(listening_module, "KEEP_ALIVE_SECONDS", 3600)
         listening = await serve(site_of(app, limits=limits), "127.0.0.1", 0, connections=connections)
@@ -115,7 +115,7 @@ def test_who_holds_every_connection_in_silence_keeps_nobody_from_the_health_of_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long they may be silent, and whatever else they hold."""
-    monkeypatch.setattr(Crowd, "seconds", PATIENCE)
+    monkeypatch.setattr(ConnectionLimiter, "seconds", PATIENCE)
 
     async def work(hold: Hold, ask: Ask) -> None:
         held = await hold("127.0.0.2", 2)
@@ -140,7 +140,7 @@ def test_who_holds_every_connection_in_silence_keeps_nobody_from_the_health_of_a
 def test_an_address_that_holds_its_share_is_told_the_health_and_once_a_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Crowd, "seconds", PATIENCE)
+    monkeypatch.setattr(ConnectionLimiter, "seconds", PATIENCE)
 
     async def work(hold: Hold, ask: Ask) -> None:
         held = await hold("127.0.0.2", HELD)
@@ -165,7 +165,7 @@ def test_a_connection_kept_for_the_health_check_ends_where_nothing_is_asked(
 ) -> None:
     async def work(hold: Hold, ask: Ask) -> None:
         held = await hold("127.0.0.2", 2)
-        monkeypatch.setattr(Crowd, "seconds", 0.001)
+        monkeypatch.setattr(ConnectionLimiter, "seconds", 0.001)
         port = held[0].get_extra_info("peername")[1]
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.3", 0))
         try:
@@ -173,21 +173,21 @@ def test_a_connection_kept_for_the_health_check_ends_where_nothing_is_asked(
         finally:
             writer.close()
 
-    monkeypatch.setattr(PatientProtocol, "head_seconds", 10 * PATIENCE)
+    monkeypatch.setattr(LimitedProtocol, "head_seconds", 10 * PATIENCE)
     in_a_server(tmp_path, work, connections=2, per_address=1_000)
 
 
 def cut() -> None: ...
 
 
-def in_full(crowd: Crowd, address: str) -> bool:
+def in_full(crowd: ConnectionLimiter, address: str) -> bool:
     """Whether another connection has a place in which it may ask for anything; the place is kept."""
     place = crowd.enter(address, cut)
     return place is not None and place.only_health is None
 
 
 def test_shares_are_by_address_and_end_with_the_connection() -> None:
-    crowd = Crowd(most=10, of_one=2, proxies=frozenset({"10.0.0.7"}))
+    crowd = ConnectionLimiter(most=10, of_one=2, proxies=frozenset({"10.0.0.7"}))
     first = crowd.enter(STRANGER, cut)
     assert first is not None
     assert [in_full(crowd, STRANGER) for _ in range(2)] == [True, False]
@@ -200,7 +200,7 @@ def test_shares_are_by_address_and_end_with_the_connection() -> None:
 
 
 def test_places_for_the_health_check_are_made_free_by_the_oldest_of_the_largest_holder_that_asks_for_nothing() -> None:
-    crowd = Crowd(most=1, of_one=1)
+    crowd = ConnectionLimiter(most=1, of_one=1)
     assert in_full(crowd, STRANGER)
     ended: list[int] = []
     places = []
@@ -219,9 +219,9 @@ def test_places_for_the_health_check_are_made_free_by_the_oldest_of_the_largest_
     assert crowd.enter("203.0.113.12", cut) is None, "no descriptor is spent beyond what is kept for the health check"
 
 
-@pytest.mark.parametrize(("address", "times"), [("127.0.0.9", NEAR_TIMES), ("::1", NEAR_TIMES), (STRANGER, 1)])
+@pytest.mark.parametrize(("address", "times"), [("127.0.0.9", LOCAL_SHARES), ("::1", LOCAL_SHARES), (STRANGER, 1)])
 def test_the_machine_itself_has_several_shares(address: str, times: int) -> None:
-    crowd = Crowd(most=1_000, of_one=3)
+    crowd = ConnectionLimiter(most=1_000, of_one=3)
     assert sum(in_full(crowd, address) for _ in range(100)) == 3 * times
 
 
@@ -235,7 +235,7 @@ def test_connections_that_never_shake_hands_are_counted_and_end(
     async def main() -> None:
         app = Horae(f"sqlite:///{tmp_path}/horae.db")
         app.home.settle_here()
-        limits = Limits(rate=AMPLE.rate, burst=AMPLE.burst, connections_per_address=2)
+        limits = ServerLimits(rate=AMPLE.rate, burst=AMPLE.burst, connections_per_address=2)
         listening = await serve(site_of(app, limits=limits), "127.0.0.1", 0, certificate=certificate, key=key)
         port = urlsplit(listening.address).port
 
@@ -255,12 +255,12 @@ def test_connections_that_never_shake_hands_are_counted_and_end(
         try:
             async with asyncio.timeout(PATIENCE):
                 with monkeypatch.context() as patched:
-                    patched.setattr(Crowd, "seconds", 0.001)
+                    patched.setattr(ConnectionLimiter, "seconds", 0.001)
                     reader, writer = await silent()
                     held.append((reader, writer))
                     with suppress(ConnectionResetError):
                         assert await reader.read() == b"", "it is cut: beyond a share, only health is waited for"
-                monkeypatch.setattr(Crowd, "seconds", PATIENCE)
+                monkeypatch.setattr(ConnectionLimiter, "seconds", PATIENCE)
                 held += [await silent() for _ in range(RESERVED + 1)]
                 assert (await ask("127.0.0.2")).startswith(ITS_HEALTH)
                 assert (await ask("127.0.0.3")).startswith(ITS_HEALTH)
@@ -287,11 +287,11 @@ def test_connections_that_never_shake_hands_are_counted_and_end(
 
 def test_a_network_of_ipv6_has_one_share_and_other_addresses_their_own() -> None:
     near = ["2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:DB8:1:2::3%eth0"]
-    assert {holder(each) for each in near} == {"2001:db8:1:2::/64"}
+    assert {limit_key(each) for each in near} == {"2001:db8:1:2::/64"}
     own = {"2001:db8:1:3::1": "2001:db8:1:3::/64", "::ffff:203.0.113.9": STRANGER, STRANGER: STRANGER, "::1": "::1"}
-    assert {each: holder(each) for each in own} == own
-    assert holder("unix") == "unix"
-    crowd = Crowd(most=10, of_one=2, proxies=frozenset({"2001:db8:1:2::9"}))
+    assert {each: limit_key(each) for each in own} == own
+    assert limit_key("unix") == "unix"
+    crowd = ConnectionLimiter(most=10, of_one=2, proxies=frozenset({"2001:db8:1:2::9"}))
     assert in_full(crowd, near[0])
     second = crowd.enter(near[1], cut)
     assert second is not None
@@ -316,7 +316,7 @@ def test_a_server_has_descriptors_for_all_the_connections_that_it_takes(
         (256, 256, 1),
     ]:
         monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(soft, hard): limits)
-        assert make_room(1_000) == connections
+        assert raise_descriptor_limit(1_000) == connections
     assert told == [(1_000 + besides, 500_000), (1_000 + besides, resource.RLIM_INFINITY)]
     assert [record.getMessage() for record in caplog.records] == [
         f"the server holds {few} connections at most: this process may open {hard} files (ulimit -Hn)"

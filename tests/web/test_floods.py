@@ -13,8 +13,8 @@ import httpx
 import pytest
 from tests.web.serving import PATIENCE, Clock, Served, serving
 
-from horae.web.patience import PatientProtocol
-from horae.web.site import Limits
+from horae.web.connections.time_limits import LimitedProtocol
+from horae.web.site import ServerLimits
 
 HEAD = b"POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 MEGABYTE = b"x" * (1 << 20)
@@ -24,7 +24,7 @@ MEGABYTE = b"x" * (1 << 20)
 def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that waits for a body no longer than half a second."""
     folder = tmp_path_factory.mktemp("hurried")
-    limits = Limits(rate=5_000, burst=20_000, patience=0.5)
+    limits = ServerLimits(rate=5_000, burst=20_000, patience=0.5)
     with serving(f"sqlite:///{folder}/horae.db", limits=limits) as server:
         yield server
 
@@ -33,8 +33,8 @@ def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def out_of_patience() -> Iterator[None]:
     """Servers wait half a second: only for what never comes, since even a good client may take longer than that."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PatientProtocol, "head_seconds", 0.5)
-        patch.setattr(PatientProtocol, "unread_seconds", 0.5)
+        patch.setattr(LimitedProtocol, "head_seconds", 0.5)
+        patch.setattr(LimitedProtocol, "unread_seconds", 0.5)
         yield
 
 
@@ -243,7 +243,7 @@ def test_a_length_beside_chunks_is_refused_whatever_the_body_says(served: Served
 
 
 def test_whoever_asks_too_often_is_told_when_to_come_back(tmp_path: Path, standing: Clock) -> None:
-    with serving(f"sqlite:///{tmp_path}/horae.db", limits=Limits(rate=1, burst=3)) as served:
+    with serving(f"sqlite:///{tmp_path}/horae.db", limits=ServerLimits(rate=1, burst=3)) as served:
         served.user("ann")
         headers = {"authorization": f"Bearer {served.token('ann')}"}
         with served.client(headers=headers) as client:

@@ -15,12 +15,12 @@ from tests.web.serving import serving
 
 from horae import Every, Horae
 from horae.errors import AccessDenied, StoreUnavailable
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.testing.alternation import shut_down
 from horae.testing.virtual_loop import VirtualLoop
-from horae.web.entering import Entrance
-from horae.web.health import Checkup
-from horae.web.site import Limits
+from horae.web.http.authentication import Authenticator
+from horae.web.http.health import HealthChecker
+from horae.web.site import ServerLimits
 
 WITHIN = 1.0
 LONGEST_SCRAPE = 10.0
@@ -50,7 +50,7 @@ def test_health_is_told_within_a_second_while_the_catalog_answers_nothing(
 
     async def main(site: Any) -> tuple[float, int, dict[str, Any]]:
         silent = replace(site, store=away, porter=SilentPorter())
-        checkup = Checkup(silent, Entrance(silent))
+        checkup = HealthChecker(silent, Authenticator(silent))
         scope = {"type": "http", "method": "GET", "headers": headers, "state": {"address": "127.0.0.1"}}
         longest, answers = 0.0, []
         for _ in range(5):
@@ -62,7 +62,7 @@ def test_health_is_told_within_a_second_while_the_catalog_answers_nothing(
         assert all(each == answers[0] for each in answers)
         return longest, *answers[0]
 
-    with serving("sqlite://", is_running=False, define=lambda app: None, limits=Limits()) as served:
+    with serving("sqlite://", is_running=False, define=lambda app: None, limits=ServerLimits()) as served:
         try:
             longest, status, told = loop.run_through(main(served.site), limit=NEVER)
         finally:
@@ -105,10 +105,10 @@ def test_metrics_are_told_to_whoever_read_them_before_while_the_catalog_answers_
     async def scrape() -> str:
         return "a_metric 1\n"
 
-    site: Any = SimpleNamespace(limits=Limits(), scrape=scrape, metrics_type="text/plain")
+    site: Any = SimpleNamespace(limits=ServerLimits(), scrape=scrape, metrics_type="text/plain")
 
     async def main() -> None:
-        checkup = Checkup(site, entering)  # type: ignore[arg-type]  # it has all that is asked of it
+        checkup = HealthChecker(site, entering)  # type: ignore[arg-type]  # it has all that is asked of it
 
         async def told(token: str) -> bytes:
             began = loop.time()

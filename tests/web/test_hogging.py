@@ -14,11 +14,11 @@ import pytest
 from tests.cli.inside import inside
 from tests.web.serving import PATIENCE, Served
 
-from horae.app.reaching import Reach
-from horae.control.service import Kept
+from horae.api.requests import LONGEST_SQL, MOST_STATEMENTS
+from horae.app.process.store_reach import StoreProbe
 from horae.core.access import Principal, user_uuid
-from horae.desk.asking import LONGEST_SQL, MOST_STATEMENTS
 from horae.errors import HoraeError
+from horae.services.service import ServiceCatalog
 
 ENDLESS = "WITH RECURSIVE n (a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT count(*) FROM n"
 MORE_THAN_THREADS = 40
@@ -33,15 +33,15 @@ def client(served: Served) -> Iterator[httpx.Client]:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Health is a matter of who is held up here, and not of how fast the machine is."""
-    monkeypatch.setattr("horae.app.reaching.PATIENCE", PATIENCE)
+    monkeypatch.setattr("horae.app.process.store_reach.PATIENCE", PATIENCE)
 
 
 @contextmanager
-def under_way(served: Served, begin: Callable[[Kept], list[asyncio.Future[Any]]]) -> Iterator[None]:
+def under_way(served: Served, begin: Callable[[ServiceCatalog], list[asyncio.Future[Any]]]) -> Iterator[None]:
     """What `begin` starts in the server's loop goes on for as long as the block lasts, however long that is."""
     begun: list[asyncio.Future[Any]] = []
 
-    async def start(store: Kept) -> None:
+    async def start(store: ServiceCatalog) -> None:
         begun.extend(begin(store))
         # Each is a few turns of the loop away from its thread, or from whom it waits for.
         for _ in range(100):
@@ -67,7 +67,7 @@ def test_selects_that_take_long_hold_up_neither_health_nor_pages_nor_logins(
 ) -> None:
     ann = Principal("ann", user_uuid("ann"), is_admin=True)
 
-    def begin(store: Kept) -> list[asyncio.Future[Any]]:
+    def begin(store: ServiceCatalog) -> list[asyncio.Future[Any]]:
         service = served.site.desk(store, ann, "session").service
         selects = (service.select(ENDLESS, seconds=3_600) for _ in range(MORE_THAN_THREADS))
         return [asyncio.ensure_future(each) for each in selects]
@@ -96,7 +96,7 @@ def test_what_reads_is_answered_while_another_process_writes(served: Served, cli
 
 
 def test_a_store_is_within_reach_while_a_transaction_of_our_own_lasts(served: Served) -> None:
-    async def within(store: Kept) -> None:
+    async def within(store: ServiceCatalog) -> None:
         async with store.together():
             await reached(served)
 
@@ -104,7 +104,7 @@ def test_a_store_is_within_reach_while_a_transaction_of_our_own_lasts(served: Se
 
 
 async def reached(served: Served) -> None:
-    reach = Reach(served.app)
+    reach = StoreProbe(served.app)
     try:
         async with asyncio.timeout(PATIENCE):
             await reach.store()

@@ -13,10 +13,11 @@ import httpx
 import pytest
 from tests.web.serving import Served, serving
 
-from horae.control.visiting import TRIM_EVERY
-from horae.desk import asking, persons
-from horae.desk.desk import Desk
-from horae.store.visitors import ROW_BYTES
+from horae.api import requests
+from horae.api.api import Api
+from horae.api.responses import people_responses
+from horae.services.sessions import TRIM_EVERY
+from horae.store.protocols.sessions import ROW_BYTES
 
 
 @pytest.fixture
@@ -162,13 +163,13 @@ def test_of_two_at_once_one_is_answered_and_the_other_told_to_wait(
     entered, leave = asyncio.Event(), asyncio.Event()
     done: list[str] = []
 
-    async def slow(self: Desk, asked: asking.CreateRole) -> persons.Told:
+    async def slow(self: Api, asked: requests.CreateRoleRequest) -> people_responses.Told:
         entered.set()
         await leave.wait()
         done.append(asked.name)
-        return persons.Told(name=asked.name, message="made")
+        return people_responses.Told(name=asked.name, message="made")
 
-    monkeypatch.setattr(Desk, "create_role", slow)
+    monkeypatch.setattr(Api, "create_role", slow)
     headers = keyed()
 
     def post() -> httpx.Response:

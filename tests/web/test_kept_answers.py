@@ -23,8 +23,8 @@ from tests.store.databases import Databases
 from tests.web.cutting import Cutting, put_old_secret, settings_with_two_keys
 from tests.web.serving import Served, serving
 
-from horae.control import visiting
-from horae.desk.operations import BY_NAME, OPERATIONS
+from horae.api.operations import BY_NAME, OPERATIONS
+from horae.services import sessions
 
 DEFINITION = {"python": "nowhere:none", "cron": "0 4 * * *"}
 _numbers = itertools.count()
@@ -77,8 +77,8 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def _all_are_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever repeats a request takes its server for gone at once. Each looks how much is kept, so that all of one kind
     have as many commits."""
-    monkeypatch.setattr(visiting, "STALE", timedelta(0))
-    monkeypatch.setattr(visiting, "TRIM_EVERY", 1)
+    monkeypatch.setattr(sessions, "STALE", timedelta(0))
+    monkeypatch.setattr(sessions, "TRIM_EVERY", 1)
 
 
 Request = tuple[str, dict[str, Any]]

@@ -24,7 +24,7 @@ from tests.web.serving import PATIENCE, site_of
 
 from horae import Horae
 from horae.errors import Conflict, InvalidConfiguration
-from horae.web.listening import Listening, check_binding, is_loopback, serve
+from horae.web.connections.server import RunningServer, check_binding, is_loopback, serve
 from horae.web.site import Site
 
 
@@ -46,7 +46,7 @@ def asking(**given: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=PATIENCE, **given)
 
 
-async def reached(listening: Listening, path: str = "/api/v1/me", **given: object) -> httpx.Response:
+async def reached(listening: RunningServer, path: str = "/api/v1/me", **given: object) -> httpx.Response:
     async with asking(**given) as client:
         return await client.get(f"{listening.address}{path}")
 
@@ -169,7 +169,7 @@ def test_a_proxy_that_is_believed_names_the_visitor(tmp_path: Path, caplog: pyte
 def test_a_request_that_outlasts_the_end_is_told_so_and_nothing_is_logged_as_a_fault(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("horae.web.listening.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("horae.web.connections.server.GRACE_SECONDS", 0.2)
 
     async def work(site: Site) -> None:
         began = asyncio.Event()

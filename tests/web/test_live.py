@@ -18,10 +18,10 @@ from tests.web.serving import PATIENCE, Served, defaults_of, eventually, serving
 
 from horae import Horae, events
 from horae.core.access import Grant, Principal, Privilege, user_uuid
-from horae.web.changes import MOST_NAMES, Change
-from horae.web.live import RHYTHM, SLOWEST, EventResponse, Hub, paced
-from horae.web.problems import Refused
-from horae.web.site import Limits, Visit
+from horae.web.http.problems import ProblemError
+from horae.web.live.changes import MOST_NAMES, PendingChange
+from horae.web.live.events import INTERVAL, SLOWEST, EventResponse, Hub, next_interval
+from horae.web.site import ServerLimits, Visit
 
 ENDED = events.RunEnded("occ_1", "nightly", "COMPLETED", None, 0.1)
 
@@ -129,7 +129,7 @@ def test_viewers_must_sign_in_and_see_what_is_theirs_alone(guarded: Served) -> N
 
 
 def test_there_is_room_for_so_many_viewers(tmp_path: Path) -> None:
-    limits = Limits(viewers=1, rate=1_000, burst=1_000)
+    limits = ServerLimits(viewers=1, rate=1_000, burst=1_000)
     with serving(f"sqlite:///{tmp_path}/horae.db", limits=limits) as served, served.client() as client:
         with client.stream("GET", "/api/v1/events") as stream:
             found = told(stream)
@@ -146,7 +146,7 @@ def test_there_is_room_for_so_many_viewers(tmp_path: Path) -> None:
 
 def test_stopping_ends_live_streams_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Neither the end of the grace that others have nor the next sign of life is what ends them.
-    monkeypatch.setattr("horae.web.listening.GRACE_SECONDS", 3_600)
+    monkeypatch.setattr("horae.web.connections.server.GRACE_SECONDS", 3_600)
     monkeypatch.setitem(defaults_of(EventResponse), "keep_alive", 3_600.0)
     with (
         serving(f"sqlite:///{tmp_path}/horae.db") as served,
@@ -173,7 +173,7 @@ class Beating(Hub):
         super().__init__(replace(served.site, store=store, events=self.events), rhythm=0.02)
         self.beats = 0
 
-    async def _tell(self, pending: Change) -> None:
+    async def _tell(self, pending: PendingChange) -> None:
         await super()._tell(pending)
         self.beats += 1
 
@@ -214,14 +214,14 @@ ROOT = Principal("root", user_uuid("root"), is_admin=True)
 
 def test_one_user_leaves_room_for_the_others_unless_the_server_is_open(served: Served) -> None:
     async def join(own: int, who: Principal, sign_in: str) -> int:
-        site = replace(served.site, limits=Limits(viewers=4, own_viewers=own))
+        site = replace(served.site, limits=ServerLimits(viewers=4, own_viewers=own))
         hub = Hub(site)
         visit = replace(visit_of(served, who), sign_in=sign_in)
         hub.join(visit_of(served, ROOT), overview=False)
         for _ in range(10):
-            with suppress(Refused):
+            with suppress(ProblemError):
                 hub.join(visit, overview=False)
-        with pytest.raises(Refused, match=r"ann has 2 live pages already|Too many viewers"):
+        with pytest.raises(ProblemError, match=r"ann has 2 live pages already|Too many viewers"):
             hub.join(visit, overview=False)
         await hub.close()
         return hub.viewers
@@ -281,7 +281,7 @@ def test_a_hub_that_nobody_watches_listens_to_nothing(served: Served) -> None:
 
 
 def test_a_viewer_who_does_not_read_is_dropped(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("horae.web.live.UNREAD", 0.1)
+    monkeypatch.setattr("horae.web.live.events.UNREAD", 0.1)
 
     async def watch() -> int:
         hub = Beating(served)
@@ -336,14 +336,14 @@ def test_what_somebody_may_not_see_is_not_told(served: Served) -> None:
 
 
 def test_a_change_has_a_bound() -> None:
-    change = Change()
+    change = PendingChange()
     for number in range(MOST_NAMES + 1):
         change.add(f"job {number}", f"occ_{number}")
     assert (len(change.jobs), len(change.runs), change.more) == (MOST_NAMES, MOST_NAMES, True)
 
 
 def test_where_the_loop_is_late_viewers_are_told_more_seldom_until_it_is_not() -> None:
-    waits = [RHYTHM]
+    waits = [INTERVAL]
     for late in (0.0, 0.2, 0.2, 0.2, 0.2, 0.0, 0.0, 0.0):
-        waits.append(paced(waits[-1], RHYTHM, late))
+        waits.append(next_interval(waits[-1], INTERVAL, late))
     assert waits == [0.5, 0.5, 1.0, SLOWEST, SLOWEST, SLOWEST, 1.0, 0.5, 0.5]

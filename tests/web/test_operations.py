@@ -11,7 +11,7 @@ import httpx
 import msgspec
 from tests.web.serving import Served
 
-from horae.desk.operations import BY_NAME, OPERATIONS, PREFIX
+from horae.api.operations import BY_NAME, OPERATIONS, PREFIX
 
 
 class Asker:

@@ -12,22 +12,22 @@ import pytest
 from tests.web.serving import CHEAP, PASSWORD, Clock
 
 from horae import Horae
-from horae.control.service import Kept
-from horae.control.tokens import digest
-from horae.control.visiting import Porter
 from horae.core.access import LOCAL
 from horae.errors import InvalidInput, KeyReused, LoginFailed
 from horae.security.passwords import hashed
-from horae.web.limiting import Buckets
+from horae.services.service import ServiceCatalog
+from horae.services.sessions import SessionService
+from horae.services.tokens import digest
+from horae.web.http.rate_limit import RateLimiter
 
 
-def with_a_porter(tmp_path: Path, work: Callable[[Porter, Kept, Clock], Awaitable[None]]) -> None:
+def with_a_porter(tmp_path: Path, work: Callable[[SessionService, ServiceCatalog, Clock], Awaitable[None]]) -> None:
     async def main() -> None:
         app = Horae(f"sqlite:///{tmp_path}/horae.db")
         app.home.settle_here()
         clock = Clock()
         try:
-            await work(Porter(app.home.store, clock=clock), await app.home.store(), clock)
+            await work(SessionService(app.home.store, clock=clock), await app.home.store(), clock)
         finally:
             await app.close()
 
@@ -35,7 +35,7 @@ def with_a_porter(tmp_path: Path, work: Callable[[Porter, Kept, Clock], Awaitabl
 
 
 def test_a_new_password_closes_the_door_within_a_second_and_for_good(tmp_path: Path) -> None:
-    async def work(porter: Porter, store: Kept, clock: Clock) -> None:
+    async def work(porter: SessionService, store: ServiceCatalog, clock: Clock) -> None:
         assert await porter.is_open()
         await store.create_user("ann", password_hash=hashed(PASSWORD, cost=CHEAP))
         clock.now += 1.0
@@ -48,26 +48,26 @@ def test_a_new_password_closes_the_door_within_a_second_and_for_good(tmp_path: P
 
 
 def test_a_server_that_starts_after_the_last_token_expired_lets_nobody_in_without_one(tmp_path: Path) -> None:
-    async def work(porter: Porter, store: Kept, clock: Clock) -> None:
+    async def work(porter: SessionService, store: ServiceCatalog, clock: Clock) -> None:
         await store.create_token("local", digest("short"), label="", expires_at=await store.now() + timedelta(days=1))
         (token,) = await store.tokens()
         await store.revoke_token(token.token_id)
 
-        async def given() -> Kept:
+        async def given() -> ServiceCatalog:
             return store
 
-        started_again = Porter(given)
+        started_again = SessionService(given)
         assert not await store.has_credentials()
         assert not await started_again.is_open()
         await store.reopen()
         assert not await started_again.is_open()
-        assert await Porter(given).is_open()
+        assert await SessionService(given).is_open()
 
     with_a_porter(tmp_path, work)
 
 
 def test_a_session_is_its_owners_until_they_sign_out(tmp_path: Path) -> None:
-    async def work(porter: Porter, store: Kept, clock: Clock) -> None:
+    async def work(porter: SessionService, store: ServiceCatalog, clock: Clock) -> None:
         await store.create_user("ann", password_hash=hashed(PASSWORD, cost=CHEAP))
         with pytest.raises(LoginFailed):
             await porter.sign_in("ann", "wrong")
@@ -88,7 +88,7 @@ def test_a_session_is_its_owners_until_they_sign_out(tmp_path: Path) -> None:
 def test_a_flood_of_strangers_leaves_a_few_rows_which_say_how_many_there_were(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(porter: Porter, store: Kept, clock: Clock) -> None:
+    async def work(porter: SessionService, store: ServiceCatalog, clock: Clock) -> None:
         for _ in range(1_000):
             with pytest.raises(LoginFailed):
                 await porter.of_token("guess", address="192.0.2.1")
@@ -104,7 +104,7 @@ def test_a_flood_of_strangers_leaves_a_few_rows_which_say_how_many_there_were(
 
 
 def test_the_proof_of_a_page_is_its_sessions_alone_and_another_each_time(tmp_path: Path) -> None:
-    async def work(porter: Porter, store: Kept, clock: Clock) -> None:
+    async def work(porter: SessionService, store: ServiceCatalog, clock: Clock) -> None:
         first, second = porter.csrf("secret"), porter.csrf("secret")
         assert first != second
         assert porter.is_csrf("secret", first)
@@ -120,7 +120,7 @@ def test_the_proof_of_a_page_is_its_sessions_alone_and_another_each_time(tmp_pat
 
 
 def test_an_answer_is_kept_for_its_request_and_no_other(tmp_path: Path) -> None:
-    async def work(porter: Porter, store: Kept, clock: Clock) -> None:
+    async def work(porter: SessionService, store: ServiceCatalog, clock: Clock) -> None:
         begun = await porter.begin(LOCAL, "POST", "/x", "k", b"body")
         assert (begun.status, begun.busy) == (None, False)
         assert (await porter.begin(LOCAL, "POST", "/x", "k", b"body")).busy
@@ -143,7 +143,7 @@ def test_an_answer_is_kept_for_its_request_and_no_other(tmp_path: Path) -> None:
 
 def test_a_bucket_fills_again_and_the_longest_unheard_of_is_forgotten() -> None:
     clock = Clock()
-    buckets = Buckets(2.0, 3.0, clock=clock, most=2)
+    buckets = RateLimiter(2.0, 3.0, clock=clock, most=2)
     assert [buckets.take("a") for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
     clock.now += 0.5
     assert [buckets.take("a") for _ in range(2)] == [0.0, 0.5]

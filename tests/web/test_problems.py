@@ -13,11 +13,11 @@ import pytest
 from tests.web.serving import Served, eventually, serving
 
 from horae import errors
-from horae.desk.asking import Nothing
-from horae.desk.desk import Desk
+from horae.api.api import Api
+from horae.api.requests import EmptyRequest
 from horae.errors import HoraeError
-from horae.web.problems import STATUSES, Problem, Refused, problem, problem_response, status_of
-from horae.web.routing import Table
+from horae.web.http.problems import STATUSES, Problem, ProblemError, problem, problem_response, status_of
+from horae.web.http.routes import Router
 
 
 @pytest.fixture
@@ -109,10 +109,10 @@ def test_msgspecs_words_name_the_field(client: httpx.Client) -> None:
 def test_what_nobody_expected_is_an_incident_that_only_the_log_tells(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(self: Desk, asked: Nothing) -> None:
+    async def broken(self: Api, asked: EmptyRequest) -> None:
         raise ZeroDivisionError("the password is swordfish")
 
-    monkeypatch.setattr(Desk, "nodes", broken)
+    monkeypatch.setattr(Api, "nodes", broken)
     with caplog.at_level(logging.ERROR, "horae.web"):
         response = client.get("/api/v1/nodes")
     told = response.json()
@@ -165,13 +165,15 @@ def test_every_error_has_a_status_and_only_the_root_is_an_incident() -> None:
 
 
 def test_a_message_that_quotes_half_a_character_can_still_be_sent() -> None:
-    told = problem(Refused(errors.InvalidInput("bad \ud800", details={"x": "\udfff"})), instance="/", request_id="1")
+    told = problem(
+        ProblemError(errors.InvalidInput("bad \ud800", details={"x": "\udfff"})), instance="/", request_id="1"
+    )
     body = bytes(problem_response(told, {}).body)
     assert msgspec.json.decode(body, type=Problem).detail == "bad ?"
 
 
 def test_what_says_a_segment_outright_goes_before_what_names_one(served: Served) -> None:
-    table: Table = Table()
+    table: Router = Router()
 
     async def rotate(request: object, named: dict[str, str]) -> Any: ...
 
@@ -181,5 +183,5 @@ def test_what_says_a_segment_outright_goes_before_what_names_one(served: Served)
     table.add("/secrets/rotate", "rotate", rotate, "POST")
     assert table.find("POST", b"/secrets/rotate")[1] is rotate
     assert table.find("PUT", b"/secrets/rotate")[1:] == (one, {"name": "rotate"})
-    with pytest.raises(Refused, match="nothing at"):
+    with pytest.raises(ProblemError, match="nothing at"):
         table.find("GET", b"/secrets/")

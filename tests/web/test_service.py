@@ -18,14 +18,14 @@ from starlette.requests import Request
 from tests.web.serving import Clock, Served, eventually, serving, site_of
 
 from horae import Every, Horae
-from horae.core.set_back import SetBack
-from horae.desk.operations import OPERATIONS, PREFIX
-from horae.store.board import Overdue
-from horae.web import openapi
-from horae.web.entering import Entrance
-from horae.web.health import Checkup
+from horae.api.operations import OPERATIONS, PREFIX
+from horae.core.clock_set_back import ClockLag
+from horae.store.protocols.reads import OverdueCounts
+from horae.web.http import openapi
+from horae.web.http.authentication import Authenticator
+from horae.web.http.health import HealthChecker
 from horae.web.server import Application
-from horae.web.site import Limits, Site
+from horae.web.site import ServerLimits, Site
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_health_is_green_with_details_for_those_who_may_see_them(client: httpx.C
 
 
 def test_health_is_red_when_a_slot_is_due_and_nobody_decides(tmp_path: Path) -> None:
-    limits = Limits(undecided=0.0)
+    limits = ServerLimits(undecided=0.0)
     with serving(f"sqlite:///{tmp_path}/horae.db", is_running=False, limits=limits) as served:
 
         async def define() -> None:
@@ -153,13 +153,13 @@ def test_a_flood_of_health_checks_asks_the_catalog_once_a_second(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("horae.web.health.monotonic", clock)
+    monkeypatch.setattr("horae.web.http.health.monotonic", clock)
     asked: list[float] = []
 
     class Counting:
-        async def overdue(self, grace: Any) -> Overdue:
+        async def overdue(self, grace: Any) -> OverdueCounts:
             asked.append(grace.total_seconds())
-            return Overdue(datetime.now(UTC))
+            return OverdueCounts(datetime.now(UTC))
 
         async def runs(self, **asked: Any) -> tuple[()]:
             return ()
@@ -167,15 +167,15 @@ def test_a_flood_of_health_checks_asks_the_catalog_once_a_second(
         async def threads(self) -> tuple[()]:
             return ()
 
-        async def set_back(self) -> SetBack:
-            return SetBack(datetime.now(UTC))
+        async def set_back(self) -> ClockLag:
+            return ClockLag(datetime.now(UTC))
 
     async def look() -> None:
         async def store() -> Any:
             return Counting()
 
         site: Site = replace(served.site, store=store)
-        checkup = Checkup(site, Entrance(served.site))
+        checkup = HealthChecker(site, Authenticator(served.site))
         scope = {"type": "http", "method": "GET", "headers": [], "state": {"address": "192.0.2.1"}}
         for _ in range(50):
             await checkup.healthz(Request(scope), {})

@@ -11,7 +11,7 @@ import pytest
 from starlette.responses import HTMLResponse
 from tests.web.serving import Served
 
-from horae.web.sharing import Part, Shared
+from horae.web.http.shared_answers import PagePart, SharedAnswers
 
 PART = {"x-fragment": "jobs"}
 
@@ -35,7 +35,7 @@ class Maker:
 
 def test_those_who_ask_at_once_get_what_was_made_once() -> None:
     async def scene() -> None:
-        maker, shared = Maker(), Shared(60.0)
+        maker, shared = Maker(), SharedAnswers(60.0)
         maker.gate.clear()
         asked = [asyncio.create_task(shared.get("key", maker.make)) for _ in range(5)]
         await asyncio.sleep(0)
@@ -50,7 +50,7 @@ def test_those_who_ask_at_once_get_what_was_made_once() -> None:
 
 def test_what_is_old_or_forgotten_is_made_again_and_so_is_what_must_be_fresh() -> None:
     async def scene() -> None:
-        maker, shared = Maker(), Shared(60.0)
+        maker, shared = Maker(), SharedAnswers(60.0)
         assert await shared.get("key", maker.make) == 1
         assert await shared.get("key", maker.make, since=time()) == 2
         assert await shared.get("key", maker.make) == 2
@@ -58,7 +58,7 @@ def test_what_is_old_or_forgotten_is_made_again_and_so_is_what_must_be_fresh() -
         assert await shared.get("key", maker.make) == 3
         # Told of a change by another server, at a time after what is here was made, and before.
         assert await shared.get("key", maker.make, since=time() - 60) == 3
-        brief = Shared(0.0)
+        brief = SharedAnswers(0.0)
         assert [await brief.get("key", maker.make) for _ in range(2)] == [4, 5]
 
     asyncio.run(scene())
@@ -66,7 +66,7 @@ def test_what_is_old_or_forgotten_is_made_again_and_so_is_what_must_be_fresh() -
 
 def test_what_failed_is_tried_again_by_the_next() -> None:
     async def scene() -> None:
-        maker, shared = Maker(), Shared(60.0)
+        maker, shared = Maker(), SharedAnswers(60.0)
         maker.count = 12
         with pytest.raises(ValueError, match="unlucky"):
             await shared.get("key", maker.make)
@@ -76,7 +76,7 @@ def test_what_failed_is_tried_again_by_the_next() -> None:
 
 
 def test_a_part_is_compressed_for_those_who_read_that_and_plain_for_the_others() -> None:
-    part = Part(HTMLResponse("<p>" + "word " * 500 + "</p>", headers={"cache-control": "no-store"}))
+    part = PagePart(HTMLResponse("<p>" + "word " * 500 + "</p>", headers={"cache-control": "no-store"}))
     plain, packed = part.response(""), part.response("br, gzip")
     assert gzip.decompress(bytes(packed.body)) == bytes(plain.body)
     assert packed.headers["content-encoding"] == "gzip"
@@ -84,7 +84,7 @@ def test_a_part_is_compressed_for_those_who_read_that_and_plain_for_the_others()
     assert "content-encoding" not in plain.headers
     assert plain.headers["cache-control"] == packed.headers["cache-control"] == "no-store"
     assert part.response("gzip").body is packed.body
-    assert "vary" not in Part(HTMLResponse("short")).response("gzip").headers
+    assert "vary" not in PagePart(HTMLResponse("short")).response("gzip").headers
 
 
 def test_a_part_of_a_page_has_nothing_of_the_frame_around_it(served: Served) -> None:

@@ -12,11 +12,11 @@ import httpx
 import pytest
 from tests.web.serving import PASSWORD, PATIENCE, Clock, Served, serving
 
-from horae.control.tokens import digest
-from horae.core.throttle import Throttle
-from horae.store import granting
-from horae.web.entering import COOKIE, SECURE_COOKIE
-from horae.web.site import Limits
+from horae.core.rate_limit import Throttle
+from horae.services.tokens import digest
+from horae.store.catalog.people import grant_rows
+from horae.web.http.authentication import COOKIE, SECURE_COOKIE
+from horae.web.site import ServerLimits
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_old_passwords_are_tried_so_often_whatever_the_surface_and_session(
 ) -> None:
     burst, day = 6, 86_400
     # However long this takes, no try comes back.
-    monkeypatch.setattr(granting, "OLD_PASSWORDS", Throttle(burst, 1 / day))
+    monkeypatch.setattr(grant_rows, "OLD_PASSWORDS", Throttle(burst, 1 / day))
     name = f"guessed-{is_admin}".lower()
     guarded.user(name, is_admin=is_admin)
     guarded.user(f"other-{name}")
@@ -382,7 +382,7 @@ def test_signing_out_by_a_form_needs_the_pages_own_proof(guarded: Served) -> Non
 
 
 def test_tries_to_sign_in_are_counted(tmp_path: Path, standing: Clock) -> None:
-    limits = Limits(logins=3)
+    limits = ServerLimits(logins=3)
     with serving(f"sqlite:///{tmp_path}/horae.db", limits=limits) as served, served.client() as client:
         served.user("ann")
         given = [client.post("/login", json={"name": "ann", "password": "wrong"}) for _ in range(4)]
@@ -394,7 +394,7 @@ def test_tries_to_sign_in_are_counted(tmp_path: Path, standing: Clock) -> None:
 
 
 def test_a_flood_of_bad_tokens_is_slowed_down_and_keeps_nobody_else_out(tmp_path: Path, standing: Clock) -> None:
-    with serving(f"sqlite:///{tmp_path}/horae.db", limits=Limits()) as served, served.client() as client:
+    with serving(f"sqlite:///{tmp_path}/horae.db", limits=ServerLimits()) as served, served.client() as client:
         served.user("ann")
         token = served.token("ann")
         with served.client() as browser:

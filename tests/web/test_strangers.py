@@ -11,8 +11,8 @@ import httpx
 import pytest
 from tests.web.serving import Served, serving
 
-from horae.web.door import CSP
-from horae.web.rendering import static
+from horae.web.http.middleware import CSP
+from horae.web.page_renderer import static
 
 
 @pytest.fixture

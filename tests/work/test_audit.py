@@ -15,8 +15,8 @@ from tests.store.catalogs import Place, sqlite_place
 from tests.work.world import at_work, configured, executed, make, prepared, until
 
 from horae import Every, Horae, Retry, Run
-from horae.core import ids
-from horae.security.trail import Verification
+from horae.core.job import ids
+from horae.security.audit.verification import TrailVerification
 from horae.testing.simulation import Simulation
 
 NAMED = (
@@ -128,8 +128,8 @@ def lived(folder: Path) -> tuple[Place, Horae]:
     return place, app
 
 
-def verified(app: Horae) -> Verification:
-    async def main() -> Verification:
+def verified(app: Horae) -> TrailVerification:
+    async def main() -> TrailVerification:
         try:
             return await app.serve(lambda service: service.people.verify_audit())
         finally:

@@ -28,7 +28,7 @@ from tests.work.world import (
 )
 
 from horae import Horae
-from horae.store.sqlite import target
+from horae.store.sqlite.text import named_connection
 from horae.testing.simulation import Simulation
 
 PASSWORD = "hunter2-and-more"  # noqa: S105 - it opens nothing
@@ -308,7 +308,7 @@ def test_a_statement_that_waits_for_another_writer_is_stopped_too(
         report = await executed(app, "there")
         assert report.tasks[0].state == "TIMEOUT"
 
-    monkeypatch.setattr(target, "PATIENCE", 10 * PATIENCE)
+    monkeypatch.setattr(named_connection, "PATIENCE", 10 * PATIENCE)
     at_work(app, body)
     holder.execute("COMMIT")
     assert holder.execute("SELECT count(*) FROM facts").fetchall() == [(0,)]

@@ -8,7 +8,7 @@ from tests.store.catalogs import Place
 from tests.work.world import at_work, make, prepared
 
 from horae import Every
-from horae.app.checkup import examine_store
+from horae.app.process.checkup import examine_store
 
 NOTE = (
     "no execution timeout any more, where an earlier release took 1h for granted: {}; "

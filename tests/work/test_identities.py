@@ -9,7 +9,7 @@ from tests.store.catalogs import Place
 from tests.work.world import at_work, configured, error_of, executed, external, here, make, prepared, ran, row_of
 
 from horae import Horae, Run
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 from horae.errors import AccessDenied
 
 TABLES = ("CREATE TABLE {t}sales (amount INTEGER)", "CREATE TABLE {t}wages (amount INTEGER)")
@@ -21,7 +21,7 @@ GRANT SELECT ON TABLE sales TO alice;
 """
 
 
-async def fails(app: Horae, job: str, code: int) -> Report:
+async def fails(app: Horae, job: str, code: int) -> RunReport:
     report = await executed(app, job)
     row = await row_of(app, report.run.run_id)
     assert (row["state"], row["error_code"]) == ("FAILED", code), str(report)

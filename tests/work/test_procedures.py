@@ -12,7 +12,7 @@ from tests.store.catalogs import Place
 from tests.work.world import at_work, error_of, executed, make, prepared, ran, row_of, until, waiting
 
 from horae import Horae, Run
-from horae.core.report import Report
+from horae.core.report.report import RunReport
 
 AWKWARD = ["it's", 'a "quote"', "back\\slash", "$$; DROP TABLE notes; --", "né", "%s {0} :x", ""]
 
@@ -23,7 +23,7 @@ def literal(value: Any) -> str:
     return str(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
 
 
-async def called(app: Horae, call: str, clauses: str = "RETRY = NONE") -> Report:
+async def called(app: Horae, call: str, clauses: str = "RETRY = NONE") -> RunReport:
     await app.sql(f"CREATE OR ALTER JOB calls SCHEDULE = NONE {clauses} CALL {call}")
     return await executed(app, "calls")
 

@@ -15,14 +15,14 @@ import pytest
 from tests.cli.shell import horae
 from tests.engine import process_tasks
 from tests.engine.world import ended
-from tests.runners.commands import NOBODY, needs_root
+from tests.executors.commands import NOBODY, needs_root
 from tests.store.catalogs import Place
 from tests.store.databases import Databases
 from tests.work.world import at_work, configured, external, make
 
-from horae.app.checkup import examine_store
+from horae.app.process.checkup import examine_store
 from horae.config import load_configuration
-from horae.security.concealing import conceal, is_concealed, passwords_in, take
+from horae.security.concealment import conceal, is_concealed, passwords_in, take_variable
 from horae.security.keys import generate_key
 
 OPEN = 'programs run with sandbox = "none"'
@@ -154,16 +154,19 @@ def test_the_key_is_read_once_from_the_environment_and_found_there_by_nobody_aft
 ) -> None:
     key = generate_key()
     monkeypatch.setenv("HORAE_MASTER_KEY", key)
-    assert take("HORAE_MASTER_KEY") == key
+    assert take_variable("HORAE_MASTER_KEY") == key
     assert "HORAE_MASTER_KEY" not in os.environ
     child = subprocess.run(["/usr/bin/env"], capture_output=True, text=True, check=True)
     assert key not in child.stdout
-    assert take("HORAE_MASTER_KEY") == key
-    assert take("HORAE_NEVER_SET") is None
+    assert take_variable("HORAE_MASTER_KEY") == key
+    assert take_variable("HORAE_NEVER_SET") is None
 
 
 def test_a_key_that_a_process_was_started_with_is_wiped_from_what_the_system_shows_of_it() -> None:
-    code = "from horae.security.concealing import take; take('K'); print(open('/proc/self/environ').read())"
+    code = (
+        "from horae.security.concealment import take_variable; take_variable('K'); "
+        "print(open('/proc/self/environ').read())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"A": "first", "K": "open sesame", "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "Z": "last"},
@@ -178,7 +181,7 @@ def test_a_key_that_a_process_was_started_with_is_wiped_from_what_the_system_sho
 
 def test_a_password_in_an_address_is_overwritten_where_the_system_shows_the_arguments() -> None:
     code = (
-        "import sys; from horae.security.concealing import blacken_arguments, passwords_in; blacken_arguments(); "
+        "import sys; from horae.security.concealment import redact_arguments, passwords_in; redact_arguments(); "
         "print(open('/proc/self/cmdline').read()); print(passwords_in(sys.argv))"
     )
     addresses = [
@@ -199,7 +202,7 @@ def test_a_password_in_an_address_is_overwritten_where_the_system_shows_the_argu
 
 def test_a_command_blackens_its_own_arguments_before_anything_else() -> None:
     code = (
-        "import sys; from horae.cli import main, parsing; import horae.cli as cli; "
+        "import sys; from horae.cli import main; import horae.cli as cli; "
         "cli.build_parser = lambda given: sys.exit(open('/proc/self/cmdline').read()); main()"
     )
     address = "postgresql://horae:PWMARK@h/d"

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runners import commands
-from tests.runners.commands import (
+from tests.executors import commands
+from tests.executors.commands import (
     LIMIT,
     NOBODY,
     PYTHON,

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 from tests.engine.world import ended
-from tests.runners.commands import needs_bubblewrap
+from tests.executors.commands import needs_bubblewrap
 from tests.store.catalogs import Place
 from tests.work.world import at_work, configured, external, make, prepared, until
 
 from horae import Horae
-from horae.app.checkup import examine_store
+from horae.app.process.checkup import examine_store
 from horae.config import load_configuration
-from horae.control.wait_facts import stuck_now
-from horae.core.needs import EXTERNAL
+from horae.core.job.requirements import EXTERNAL
 from horae.events import RunReleased, SandboxMissing
-from horae.runners import sandbox
+from horae.external import sandbox
+from horae.services.explain.wait_facts import stuck_now
 
 BUBBLEWRAP = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
 """Starts what it is given: whether namespaces work here is not what these tests are about."""

@@ -19,8 +19,8 @@ from tests.work.node import READY, node
 from tests.work.world import PATIENCE, configured, external, make, prepared, until
 
 from horae import Horae
-from horae.core.report import Report
-from horae.engine.live import LiveAttempt
+from horae.core.report.report import RunReport
+from horae.engine.live_runs import LiveAttempt
 from horae.errors import HoraeError
 
 COMMAND = 'echo "$JOB_TOKEN"; printenv >&2; cat "$JOB_FILE"; echo "$JOB_TOKEN" | base64 -w0; exit 4'
@@ -53,7 +53,7 @@ def records() -> Iterator[list[str]]:
     root.setLevel(level)
 
 
-async def careless(app: Horae, value: str) -> list[Report]:
+async def careless(app: Horae, value: str) -> list[RunReport]:
     """Everything that can be done wrong with a secret, by jobs that run on whichever node there is; their reports."""
     await app.sql(f"CREATE SECRET token = '{value}'")
     await app.sql(
@@ -74,12 +74,12 @@ async def careless(app: Horae, value: str) -> list[Report]:
     return reports
 
 
-async def finished(app: Horae, run_id: str) -> Report | None:
+async def finished(app: Horae, run_id: str) -> RunReport | None:
     report = await app.report(run_id)
     return report if report.run.completed_at is not None else None
 
 
-async def hunt_reports(hunt: Hunt, app: Horae, reports: list[Report]) -> None:
+async def hunt_reports(hunt: Hunt, app: Horae, reports: list[RunReport]) -> None:
     blackened = 0
     for report in reports:
         hunt.look("report", str(report) + str(report.to_dict()) + repr(report))

@@ -13,7 +13,7 @@ from tests.store.test_text_apart import ENDLESS, ONE_STEP, is_at_work
 from tests.work.world import PATIENCE, at_work, error_of, executed, is_alive, make, prepared, ran, row_of, until
 
 from horae import Horae
-from horae.store.sqlite import apart
+from horae.store.sqlite.text import text_processes
 
 PEOPLE = """
 CREATE USER alice;
@@ -40,7 +40,7 @@ async def create(app: Horae, name: str, text: str, clauses: str = "RETRY = NONE"
 def _no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text that writes for too long stops itself. It is killed only where it does not, and so would be one that has
     just settled well, on a machine that lets it wait for a second."""
-    monkeypatch.setattr(apart, "GRACE", PATIENCE)
+    monkeypatch.setattr(text_processes, "GRACE", PATIENCE)
 
 
 def children() -> list[int]:
@@ -54,7 +54,7 @@ def children() -> list[int]:
 
 def is_of_text(pid: int) -> bool:
     with suppress(OSError):  # it has ended meanwhile
-        return b"text_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"sqlite.text.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 

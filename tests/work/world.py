@@ -13,10 +13,10 @@ from tests.engine.world import ended
 from tests.store.catalogs import Place
 
 from horae import Horae
-from horae.app.checkup import examine_store
-from horae.control.doctor import Finding
-from horae.core.report import Report
+from horae.app.process.checkup import examine_store
+from horae.core.report.report import RunReport
 from horae.security.keys import generate_key
+from horae.services.doctor.doctor import DoctorFinding
 
 Answer = TypeVar("Answer")
 PATIENCE = 60.0
@@ -77,7 +77,7 @@ def here(place: Place, statement: str) -> str:
     return statement.replace("{t}", "sys." if place.kind == "sqlite" else "public.")
 
 
-async def executed(app: Horae, job: str, user: str | None = None) -> Report:
+async def executed(app: Horae, job: str, user: str | None = None) -> RunReport:
     """One run of the job, asked for by SQL, to its end."""
     ((run_id, _),) = await app.sql(f'EXECUTE JOB "{job}"', user=user)
     return await ended(app, run_id)
@@ -100,7 +100,7 @@ async def row_of(app: Horae, run_id: str) -> dict[str, Any]:
     return row
 
 
-def error_of(report: Report) -> str:
+def error_of(report: RunReport) -> str:
     """What the last attempt said."""
     return report.tasks[-1].attempts[-1].error or ""
 
@@ -117,7 +117,7 @@ async def until(true: Callable[[], Any], seconds: float = PATIENCE) -> Any:
             await asyncio.sleep(0.01)
 
 
-async def waiting(place: Place, job: str) -> Finding | None:
+async def waiting(place: Place, job: str) -> DoctorFinding | None:
     """What `horae doctor` says of a job that no live node can run, once one of its runs waits."""
     found = (await examine_store(place.url)).findings
     return next((each for each in found if each.subject == job and "wait for that" in each.message), None)

@@ -1,5 +1,5 @@
-"""The composition root: `Horae`, and the one place that names concrete stores."""
+"""The public face of a program, `Horae`, and the composition root, the one package that names concrete stores."""
 
-from horae.app.stores import Migrated, make_driver, make_store, migrate_store
+from horae.app.stores import MigrationResult, make_driver, make_store, migrate_store
 
-__all__ = ["Migrated", "make_driver", "make_store", "migrate_store"]
+__all__ = ["MigrationResult", "make_driver", "make_store", "migrate_store"]

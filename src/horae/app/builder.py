@@ -1,4 +1,4 @@
-"""Definitions as code: what `app.job` returns, a decorator for one task or a builder for several."""
+"""The builder that `app.job` returns: a decorator for a job with one task, or a builder for a job with several."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from horae.core.duration import DurationLike
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.policy import Bounded, Queue, Retry
-from horae.core.update import Update
-from horae.core.window import Window
-from horae.engine.registry import Registry
+from horae.core.change.update_policy import Update
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.job.policies import Bounded, Queue, Retry
+from horae.core.time.duration import DurationLike
+from horae.core.window.window import Window
+from horae.engine.handlers import HandlerRegistry
 from horae.errors import InvalidDefinition, shown
-from horae.runners.processes import locate
+from horae.executors.processes import locate
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class TaskPolicies(TypedDict, total=False):
-    """What a task may set for itself."""
+    """Settings that one task may override."""
 
     failure: str
     retry: Retry | None
@@ -29,7 +29,7 @@ class TaskPolicies(TypedDict, total=False):
 
 
 class Policies(TaskPolicies, total=False):
-    """What a job may set; whatever is left out comes from the app's defaults."""
+    """Settings that a job may have. A setting that is left out comes from the app's `defaults`."""
 
     mode: str
     overlap: str | Queue
@@ -47,11 +47,23 @@ class Policies(TaskPolicies, total=False):
 
 
 class JobBuilder:
-    """A job under definition. Called with a function it is a decorator; `.task` adds several, in their order."""
+    """A job that is being defined.
+
+    Use it as a decorator for a job with one task, or decorate each function with `.task` for a job with several tasks.
+    The tasks keep the order in which they were added.
+
+        etl = app.job("etl", Every("1h"))
+
+        @etl.task
+        def extract(): ...
+
+        @etl.task(retry=Retry(3, "30s"))
+        def load(run): ...
+    """
 
     def __init__(
         self,
-        registry: Registry,
+        registry: HandlerRegistry,
         name: str,
         schedule: Any,
         settings: Mapping[str, Any],
@@ -64,11 +76,12 @@ class JobBuilder:
         namespace: str = "default",
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`changed` is called whenever a task has been added."""
+        """`changed` is called after each task that is added. Raises InvalidDefinition or InvalidPolicy for a bad
+        setting."""
         self._changed = changed
         self._registry = registry
         self._single = False
-        # Checked now, so that the error points at the line that defines the job.
+        # Built now, so that the traceback points at the line that defines the job.
         self._spec = JobSpec(
             name,
             schedule,
@@ -77,7 +90,7 @@ class JobBuilder:
             payload,
             names(tags),
             description,
-            state,  # type: ignore[arg-type]  # refused there, by name
+            state,  # type: ignore[arg-type]  # JobSpec checks it
             names(depends_on),
             namespace,
         )
@@ -88,7 +101,7 @@ class JobBuilder:
         return self._spec.name
 
     def __call__(self, function: Function) -> Function:
-        """Makes `function` the job's only task."""
+        """Makes `function` the job's only task. Raises InvalidDefinition if the job already has tasks."""
         if self._tasks:
             raise InvalidDefinition(
                 f"Job {shown(self.name)} has tasks already",
@@ -107,7 +120,11 @@ class JobBuilder:
     ) -> Callable[[Function], Function]: ...
 
     def task(self, function: Any = None, /, *, name: str | None = None, **settings: Unpack[TaskPolicies]) -> Any:
-        """Adds a task: `@job.task`, or `@job.task(failure="continue", retry=…, name=…)`."""
+        """Adds a task: `@job.task`, or `@job.task(failure="continue", retry=…, name=…)`.
+
+        `name` is the function's own name by default. Raises InvalidDefinition if the job already has a task of that
+        name.
+        """
         if function is not None:
             self._add(function, name, settings)
             return function
@@ -141,7 +158,7 @@ class JobBuilder:
         return bool(self._tasks)
 
     def spec(self) -> JobSpec:
-        """The whole definition. Raises InvalidDefinition where it has no task yet."""
+        """Returns the complete definition. Raises InvalidDefinition if the job has no task yet."""
         if not self._tasks:
             raise InvalidDefinition(
                 f"Job {shown(self.name)} has no task", hint="Decorate a function with it, or with its .task."
@@ -152,12 +169,14 @@ class JobBuilder:
 
 
 def names(given: Iterable[str]) -> tuple[str, ...]:
-    """Names as a definition has them. One text is passed on as it is, to be refused: it is no list of its letters."""
+    """Returns the names as a tuple. A single text stays as it is, so that JobSpec refuses it instead of reading its
+    letters."""
     return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]  # as the docstring says
 
 
 def check_isolation(function: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> None:
-    """Refuses, where it is defined, a task that could never be found in a process of its own."""
+    """Raises InvalidDefinition if a task with isolation="process" has no import path, so that no child process could
+    find it."""
     if settings.get("isolation") == "process" and locate(function) is None:
         raise InvalidDefinition(
             f'Task {shown(name)} has isolation="process", but no import path leads to it',

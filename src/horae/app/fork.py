@@ -1,9 +1,9 @@
-"""What becomes of apps when their process forks, as `gunicorn --preload`, uWSGI and Celery's prefork pool make it do.
+"""Apps across a fork of their process, as `gunicorn --preload`, uWSGI and Celery's prefork pool do it.
 
-A fork copies the open connections and none of the threads that serve them. SQLite's connections must not even be
-closed in the child: locks of a process are not inherited, and what the library remembers of them is. So an app that
-only has its store open closes a SQLite store before the fork, and both sides open it again at their next use. The
-child's app is one that was never started.
+A fork copies open connections, but not the threads that serve them. The child must not even close its copies of SQLite
+connections: it does not inherit the process' file locks, but the library still remembers them. So an app that only has
+its store open closes a SQLite store before the fork, and both processes open it again at their next use. In the child
+the app is one that was never started.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Protocol
 from weakref import WeakSet
 
 
-class Forked(Protocol):
+class ForkListener(Protocol):
     def before_fork(self) -> None:
-        """In the process that is about to fork."""
+        """Called in the process that is about to fork."""
 
     def after_fork(self) -> None:
-        """In the child."""
+        """Called in the child."""
 
 
-_apps: WeakSet[Forked] = WeakSet()
+_apps: WeakSet[ForkListener] = WeakSet()
 _hooked: list[bool] = []
 
 
-def follow(app: Forked) -> None:
-    """Tells an app of every fork from now on."""
+def watch_forks(app: ForkListener) -> None:
+    """Calls the app's `before_fork` and `after_fork` around every fork from now on."""
     _apps.add(app)
     if not _hooked and hasattr(os, "register_at_fork"):
         _hooked.append(True)

@@ -1,4 +1,4 @@
-"""`Horae`: definitions, operations and the engine of one program, over one catalog."""
+"""The `Horae` app: definitions, operations and the engine of one program, over one catalog."""
 
 from __future__ import annotations
 
@@ -11,37 +11,45 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any
 
-from horae.app.blocking import Blocking
 from horae.app.definitions import Definitions
-from horae.app.fork import follow
-from horae.app.guarding import tell_protections
-from horae.app.home import Home
-from horae.app.loading import callables
-from horae.app.service import blocked_run
-from horae.app.stores import make_store, ready
+from horae.app.fork import watch_forks
+from horae.app.process.import_paths import handler_finder
+from horae.app.process.node_tools import Toolbox, find_configuration
+from horae.app.process.protection import log_protections
+from horae.app.process.service import blocked_run
+from horae.app.store_loop import StoreLoop
+from horae.app.stores import make_store, open_or_create
+from horae.app.sync import SyncOperations
 from horae.app.ticker import Ticker
-from horae.app.tools import Toolbox, configured
 from horae.config import Configuration
-from horae.control.wait_facts import waiting_now
-from horae.core.duration import DurationLike, parse_duration
-from horae.core.ids import checked_name
-from horae.core.policy import chosen
-from horae.engine.engine import Engine, Host
-from horae.engine.tools import Kept, Tools
-from horae.engine.tuning import SHUTDOWNS, Tuning, parse_tuning
+from horae.core.job.ids import checked_name
+from horae.core.job.policies import checked_choice
+from horae.core.time.duration import DurationLike, parse_duration
+from horae.engine.attempts.tools import EngineCatalog, TaskResources
+from horae.engine.engine import Engine, EngineHost
+from horae.engine.limits import SHUTDOWNS, EngineSettings, parse_tuning
 from horae.errors import Conflict, InvalidPolicy, StoreError, shown
 from horae.events import Stream
 from horae.logs import attach
 from horae.metrics import CLAIM, Metrics
-from horae.store.catalog import Catalog
-from horae.store.port import Store
+from horae.services.explain.wait_facts import waiting_now
+from horae.store.catalog.catalog import Catalog
+from horae.store.protocols.store import Store
 
 TOTALS_WITHIN = 5.0
-"""The catalog has so long to say what a page of metrics tells of it: who scrapes seldom waits for more than 10 s."""
+"""Seconds that `scrape` waits for the catalog's totals. Scrapers seldom wait longer than 10 s for the whole page."""
 
 
 class Horae(Definitions):
-    """A scheduler over one catalog: define jobs, then `run()`, `async with app`, or `start()` and `stop()`."""
+    """A scheduler over one catalog: define jobs, then `run()`, `async with app`, or `start()` and `stop()`.
+
+    app = Horae("sqlite:///horae.db")
+
+    @app.job("hello", Every("10s"))
+    def hello(): ...
+
+    app.run()
+    """
 
     def __init__(
         self,
@@ -56,26 +64,36 @@ class Horae(Definitions):
         settings: Mapping[str, Any] | None = None,
         timezone: str | tzinfo | None = None,
     ) -> None:
-        """`timezone`: the zone of schedules that name none, in code and in job files; UTC where it is left out."""
-        make_store(store)  # says now what is wrong with the address; opens nothing
+        """Creates an app; opens nothing.
+
+        `store` is the catalog's URL: `sqlite:///FILE`, `sqlite://` for memory, or `postgresql://…`. `node` is the
+        node's unique name. `max_concurrent_jobs` is how many runs this node takes at once. `grace_period` is how long
+        runs may finish after a stop; `shutdown="cancel"` cancels them first instead of waiting. `defaults` are the
+        settings of jobs that do not set their own. `settings` are those of the engine, as under `[scheduler]`; its key
+        `configuration` is a Configuration or the path of its file. `timezone` is the zone of schedules that name none,
+        in code and in job files; None means UTC.
+
+        Raises InvalidStoreUrl, InvalidPolicy, InvalidConfiguration or another InvalidInput for a bad argument.
+        """
+        make_store(store)  # checks the URL now; opens nothing
         super().__init__(namespace, defaults, timezone)
         self.url = store
         self.node = None if node is None else checked_name(node, "node name")
-        self.slots = checked_slots(max_concurrent_jobs)
+        self.slots = check_concurrency(max_concurrent_jobs)
         self.grace_period = parse_duration(grace_period, name="grace_period").total_seconds()
-        self.shutdown = chosen(shutdown, SHUTDOWNS, "shutdown")
+        self.shutdown = checked_choice(shutdown, SHUTDOWNS, "shutdown")
         self._given = dict(settings or {})
         self._named = self._given.pop("configuration", None)
-        self._configure(configured(self._named))
+        self._configure(find_configuration(self._named))
         self.events = Stream()
         self.metrics = Metrics()
         self.metrics.attach(self.events)
         attach(self.events)
-        self.home = Home(self._make_store, ready)
+        self.home = StoreLoop(self._make_store, open_or_create)
         self._phase = "stopped"
         self._guard = threading.Lock()
         self._ending = threading.Lock()
-        follow(self)
+        watch_forks(self)
 
     def _make_store(self) -> Catalog:
         file_mode = self.configuration.server.file_mode
@@ -85,7 +103,7 @@ class Horae(Definitions):
         self.configuration = configuration
         self.toolbox = Toolbox(configuration)
         self.tuning = parse_tuning({**configuration.scheduler, **self._given})
-        self.registry.imports(self._find_handler(callables(self.tuning.modules)))
+        self.registry.imports(self._find_handler(handler_finder(self.tuning.modules)))
 
     def adjust(
         self,
@@ -96,15 +114,18 @@ class Horae(Definitions):
         grace_period: float | None = None,
         configuration: Configuration | None = None,
     ) -> None:
-        """What whoever starts the app says over what its code says; before it is opened. A configuration that the code
-        names stays."""
+        """Overrides what the app's code says, for its starter, such as the command line. Call it before the app is
+        opened.
+
+        `slots` is the node's concurrency limit. A configuration that the code names itself is kept.
+        """
         if store is not None:
             make_store(store)
             self.url = store
         if node is not None:
             self.node = checked_name(node, "node name")
         if slots is not None:
-            self.slots = checked_slots(slots)
+            self.slots = check_concurrency(slots)
         if grace_period is not None:
             self.grace_period = grace_period
         if configuration is not None and self._named is None:
@@ -113,7 +134,11 @@ class Horae(Definitions):
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Runs until SIGINT or SIGTERM: drains on the first, forces on the second."""
+        """Runs the app and blocks until SIGINT or SIGTERM.
+
+        The first signal drains; the second one ends the grace period. Raises Conflict if an event loop is already
+        running in this thread: use `async with app` there.
+        """
         blocked_run(self)
 
     async def __aenter__(self) -> Horae:
@@ -126,7 +151,10 @@ class Horae(Definitions):
         await self.shut()
 
     def start(self) -> None:
-        """Runs in a thread beside a sync program, until `stop()`."""
+        """Runs the app in a thread beside a sync program until `stop()`. Returns once the engine has started.
+
+        Raises Conflict if the app is already running.
+        """
         self._begin()
         try:
             self.home.start_thread()
@@ -139,14 +167,15 @@ class Horae(Definitions):
             raise
 
     def stop(self) -> None:
-        """Stops what `start()` began: drains, hands back what did not finish, closes the store."""
+        """Stops what `start()` began: drains, releases the runs that did not finish, and closes the store."""
         with self._ending:
             if self.home.has_thread:
                 self.home.run_in_thread(self.shut())
                 self.home.end_thread()
 
-    async def open(self, host: Host | None = None, tuning: Tuning | None = None) -> Engine:
-        """Starts the engine in the running loop: definitions first, then work."""
+    async def open(self, host: EngineHost | None = None, tuning: EngineSettings | None = None) -> Engine:
+        """Writes the definitions to the catalog and starts the engine in the running loop. Raises Conflict if it
+        already runs."""
         self._begin()
         try:
             return await self._open(host, tuning)
@@ -161,17 +190,17 @@ class Horae(Definitions):
                 raise Conflict(f"This app is {self._phase} already", hint="Stop it before you start it again.")
             self._phase = "starting"
 
-    async def _open(self, host: Host | None = None, tuning: Tuning | None = None) -> Engine:
-        self.specs()  # says what is wrong with them before anything is opened
+    async def _open(self, host: EngineHost | None = None, tuning: EngineSettings | None = None) -> Engine:
+        self.specs()  # raises for a bad definition before anything is opened
         if self.home.is_idle_elsewhere and self.url != "sqlite://":
-            # Sync calls before this opened the store in a thread of their own; it is not needed any more.
+            # Earlier sync calls opened the store in a thread of its own, which is no longer needed.
             await asyncio.to_thread(self.home.leave_thread)
         self.home.settle_here()
         store = await self.home.store()
         tools = self.make_tools(store, simulated=host is not None)
         self.registry.able(*await tools.abilities())
         if tools.external.enabled:
-            tell_protections(self.configuration, store)
+            log_protections(self.configuration, store)
         await self.register(store)
         engine = Engine(
             store,
@@ -192,19 +221,23 @@ class Horae(Definitions):
         return engine
 
     async def reach_store(self) -> None:
-        """Opens the store, before anything runs. Raises StoreUnavailable where it is away."""
+        """Opens the store before the engine starts. Raises StoreUnavailable if the store cannot be reached."""
         if not self.home.is_idle_elsewhere:
             self.home.settle_here()
             await self.home.store()
 
-    def make_tools(self, vault: Kept, *, simulated: bool) -> Tools:
+    def make_tools(self, vault: EngineCatalog, *, simulated: bool) -> TaskResources:
+        """Makes the tools of this node's attempts. Subclasses override it."""
         return self.toolbox.tools(vault, simulated=simulated)
 
     async def prepare(self, store: Store) -> None:
-        """Done once the node has joined and before it begins; for apps of another kind."""
+        """Called once the node has joined and before it takes runs. Subclasses override it."""
 
     async def shut(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Stops the engine, if it runs, and closes the store; `between` is awaited after the one, before the other."""
+        """Stops the engine if it runs, and closes the store. `between` is awaited after the engine has stopped.
+
+        Raises Conflict while the app is starting or stopping.
+        """
         with self._guard:
             if self._phase in ("starting", "stopping"):
                 raise Conflict(f"This app is {self._phase} just now", hint="Wait for that first.")
@@ -214,7 +247,7 @@ class Horae(Definitions):
             if running and engine is not None:
                 await engine.stop()
         finally:
-            # A simulated crash in the middle of it has taken the engine away: what comes after is another life's.
+            # After a simulated crash during the stop, the store belongs to the restarted engine.
             if self.engine is engine:
                 await self._shut_store(between)
 
@@ -230,23 +263,25 @@ class Horae(Definitions):
                 self._phase = "stopped"
 
     def before_fork(self) -> None:
-        """Closes a store that nothing uses, where a copy of it would do harm."""
+        """Closes an idle SQLite store before a fork, because a copy of its connection would do harm."""
         if self._phase == "stopped":
             self.home.rest()
 
     def after_fork(self) -> None:
-        """In the child: an app that was never started. What its parent runs goes on there, and only there."""
+        """Resets the app in the child of a fork to one that was never started. The parent's runs go on in the parent
+        alone."""
         engine = self.forget_engine()
         self._guard, self._ending = threading.Lock(), threading.Lock()
         self.home.after_fork(engine)
 
     def forget_engine(self) -> Engine | None:
-        """For simulations: takes the engine away as a crash does."""
+        """Drops the engine without stopping it, as a crash would. Used by simulations and after a fork."""
         engine, self.engine, self._phase = self.engine, None, "stopped"
         return engine
 
     async def close(self) -> None:
-        """Closes what operations on an app that was not started have opened."""
+        """Closes the store that operations opened on an app that was not started. Raises Conflict if the app is
+        running."""
         if self.engine is not None:
             raise Conflict("This app runs; closing its store would stop it", hint="Use stop(), or leave its block.")
         if self.home.has_thread:
@@ -257,29 +292,29 @@ class Horae(Definitions):
     # ---- operations --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def sync(self) -> Blocking:
-        """The same operations for sync code: `app.sync.trigger("nightly")`."""
-        return Blocking(self)
+    def sync(self) -> SyncOperations:
+        """The app's operations as blocking calls for sync code: `app.sync.trigger("nightly")`."""
+        return SyncOperations(self)
 
     async def scrape(self) -> str:
-        """The metrics as Prometheus reads them, with the catalog's totals of this moment where it answers in time."""
+        """Returns the metrics in Prometheus' text format, with the catalog's current totals if it answers in time."""
         try:
             async with asyncio.timeout(TOTALS_WITHIN):
                 totals = await self.home.call(lambda store: store.totals())
                 waiting = await self.home.call(waiting_now)
             self.metrics.set_totals(totals, Counter(str(run.waiting_for or CLAIM) for run in waiting))
         except (StoreError, TimeoutError):
-            # What this node counted itself is worth reading all the same, then most of all.
+            # The node's own counters matter most while the catalog does not answer.
             self.metrics.set_totals(None)
         return self.metrics.render()
 
     def ticker(self, name: str) -> Ticker:
-        """The job's schedule as something that ticks, and can be started, stopped and asked."""
+        """Returns a ticker for a job's schedule, which can be iterated, started, stopped and asked for its state."""
         return Ticker(self, checked_name(name))
 
 
-def checked_slots(slots: int) -> int:
-    """How many runs a node works on at once, if that is a number of them."""
+def check_concurrency(slots: int) -> int:
+    """Returns the concurrency limit. Raises InvalidPolicy unless it is a whole number from 1."""
     if type(slots) is not int or slots < 1:
         raise InvalidPolicy(f"Invalid max_concurrent_jobs {shown(slots)}: must be a whole number from 1")
     return slots

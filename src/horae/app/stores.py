@@ -1,4 +1,4 @@
-"""Stores by their URL: made, opened, migrated."""
+"""Makes, opens and migrates stores by their URL."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from horae.app.loading import finder
+from horae.app.process.import_paths import schedule_finder
 from horae.config import load_configuration
 from horae.errors import InvalidStoreUrl, SchemaTooOld, StoreMissing, shown
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 from horae.store.driver import Driver
-from horae.store.migrating import Migration, catalog_state, migrate, migrations
+from horae.store.schema import Migration, catalog_state, migrate, migrations
 from horae.store.sqlite.driver import SqliteDriver
 
 _FORMS = "sqlite:///horae.db, sqlite:////var/lib/horae.db, sqlite:// (memory), postgresql://user@host/database"
 
 
 @dataclass(frozen=True, slots=True)
-class Migrated:
-    """What a migration run did, or would do: numbers and names, and the schema's number after it."""
+class MigrationResult:
+    """What a migration applied, or would apply: numbers and names, and the number of the schema afterwards."""
 
     applied: tuple[tuple[int, str], ...]
     schema: int
@@ -35,8 +35,10 @@ def _file_mode() -> int:
 def make_driver(
     url: str, *, clock: Callable[[], datetime] | None = None, file_mode: Callable[[], int] = _file_mode
 ) -> Driver:
-    """The driver for a store's URL. Raises InvalidStoreUrl; nothing is opened yet. A file that is created then has
-    `file_mode`, which is by default what the configuration of this process says."""
+    """Makes the driver for a store's URL without opening it. Raises InvalidStoreUrl.
+
+    A SQLite file that it creates gets the mode `file_mode`; by default that of this process' configuration.
+    """
     scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
     if separator and scheme == "sqlite":
         if not rest:
@@ -68,13 +70,16 @@ def make_store(
     modules: Sequence[str] = (),
     file_mode: Callable[[], int] = _file_mode,
 ) -> Catalog:
-    """The catalog behind a URL, not opened yet. `modules` may be imported for schedules of users' own."""
-    return Catalog(make_driver(url, clock=clock, file_mode=file_mode), finder(modules))
+    """Makes the catalog behind a URL without opening it. Custom schedules may be imported from `modules`."""
+    return Catalog(make_driver(url, clock=clock, file_mode=file_mode), schedule_finder(modules))
 
 
-async def ready(store: Catalog) -> None:
-    """Opens a catalog, creating it where there is none. One that needs a migration is migrated where it is a file,
-    which is one program's own; a server's is somebody's decision: `horae migrate`."""
+async def open_or_create(store: Catalog) -> None:
+    """Opens a catalog, and creates it if there is none.
+
+    A SQLite catalog with an old schema is migrated, because the file belongs to one program. A server's schema is an
+    operator's decision (`horae migrate`): raises SchemaTooOld.
+    """
     try:
         await store.open()
     except SchemaTooOld:
@@ -90,13 +95,13 @@ def _has_something(file: Path) -> bool:
 
 
 async def open_present(url: str) -> Catalog:
-    """The open catalog behind a URL. Nothing is created: where there is none, StoreMissing is raised."""
+    """Opens the catalog behind a URL. Creates nothing: raises StoreMissing if there is none."""
     store = make_store(url)
     missing = StoreMissing(
         f"There is no catalog at {shown(url)}", hint="Name another with --store, or create it: horae migrate."
     )
     if isinstance(store.driver, SqliteDriver) and not _has_something(Path(store.driver.path)):
-        raise missing  # opening it would create it
+        raise missing  # opening would create the file
     await store.driver.open()
     try:
         if await catalog_state(store.driver) is None:
@@ -110,8 +115,12 @@ async def open_present(url: str) -> Catalog:
 
 async def migrate_store(
     url: str, *, dry_run: bool = False, announce: Callable[[int, str], None] | None = None
-) -> Migrated:
-    """Brings a catalog up to date, creating it where there is none; with `dry_run` only says what is missing."""
+) -> MigrationResult:
+    """Migrates a catalog to this release's schema, and creates it if there is none. With `dry_run` only lists what is
+    missing.
+
+    `announce` is called with the number and the name of each migration.
+    """
     driver = make_driver(url)
 
     def tell(migration: Migration) -> None:
@@ -120,10 +129,10 @@ async def migrate_store(
 
     known = migrations(driver.dialect)
     if dry_run and isinstance(driver, SqliteDriver) and not Path(driver.path).exists():
-        # Opening it would create the file.
+        # Opening would create the file.
         for each in known:
             tell(each)
-        return Migrated(tuple((each.number, each.name) for each in known), known[-1].number, driver.dialect)
+        return MigrationResult(tuple((each.number, each.name) for each in known), known[-1].number, driver.dialect)
     await driver.open()
     try:
         if dry_run:
@@ -135,4 +144,4 @@ async def migrate_store(
             applied = await migrate(driver, announce=tell)
     finally:
         await driver.close()
-    return Migrated(tuple((each.number, each.name) for each in applied), known[-1].number, driver.dialect)
+    return MigrationResult(tuple((each.number, each.name) for each in applied), known[-1].number, driver.dialect)

@@ -1,6 +1,6 @@
-"""A job's schedule as a ticker: it can be started, stopped, paused and asked, and it ticks.
+"""Tickers: a job's schedule that can be iterated, started, stopped, paused and asked for its state.
 
-All of it is the catalog's: `is_running` and the rest are true for every node, and survive every process.
+A ticker keeps no state of its own. What it answers comes from the catalog, so it is the same on every node.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from horae.core import ids
-from horae.core.instant import aware
-from horae.core.lifecycle import JobState
+from horae.core.job import ids
+from horae.core.run.lifecycle import JobState
+from horae.core.time.instant import aware
 from horae.errors import JobNotFound
-from horae.store.port import JobRecord, Store
+from horae.store.protocols.store import JobRecord, Store
 
 if TYPE_CHECKING:
     from horae.app.horae import Horae
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One tick: the slot, the run that stands for it, when it was noticed, and when the job ran before."""
+    """One tick: a scheduled time, the id of its run, when the tick was noticed, and when the job last started
+    before."""
 
     job_name: str
     run_id: str
@@ -33,29 +34,35 @@ class Tick:
 
 
 class Ticker:
-    """One job's schedule. Awaits the catalog with every call."""
+    """One job's schedule. Every call reads the catalog.
+
+    async for tick in app.ticker("nightly"):
+        print(tick.scheduled_time)
+    """
 
     def __init__(self, app: Horae, name: str) -> None:
         self._app = app
         self.name = name
 
     async def start(self) -> None:
-        """Lets the schedule begin, from now on."""
+        """Enables the job from now on."""
         await self._app.enable(self.name)
 
     async def stop(self) -> None:
-        """Ends it: nothing is born and nothing recorded until it is started again."""
+        """Disables the job: no runs are created and nothing is recorded until `start`."""
         await self._app.disable(self.name)
 
     async def pause(self, until: datetime | None = None, note: str | None = None) -> None:
-        """Holds it: slots pass and are recorded as skipped."""
+        """Pauses the job: its scheduled times pass and are recorded as skipped, until `until` or until `resume`."""
         await self._app.pause(self.name, until, note)
 
     async def resume(self) -> None:
+        """Resumes the paused job."""
         await self._app.resume(self.name)
 
     async def is_active(self) -> bool:
-        """Whether now lies within the schedule's start and end, and it has not been stopped."""
+        """Whether the job is not disabled and now lies within its schedule's start and end, with a scheduled time still
+        to come."""
         job = await self._app.get_job(self.name)
         return await self._app.home.call(lambda store: _active(store, job))
 
@@ -63,24 +70,27 @@ class Ticker:
         return (await self._app.get_job(self.name)).state is JobState.PAUSED
 
     async def is_enabled(self) -> bool:
-        """Active and not paused."""
+        """Whether the job is active and not paused."""
         return await self.is_active() and not await self.is_paused()
 
     async def is_running(self) -> bool:
-        """Whether a run of the job is under way, on any node: the catalog is asked."""
+        """Whether any node has a running run of the job."""
         return await self._app.is_running(self.name)
 
     async def next_run(self) -> datetime | None:
+        """The time of the job's next run, or None."""
         return await self._app.next_run(self.name)
 
     async def occurrences_between(self, start: datetime, end: datetime) -> list[datetime]:
-        """The schedule's slots after `start`, up to and including `end`."""
+        """The scheduled times after `start`, up to and including `end`."""
         schedule = (await self._app.get_job(self.name)).schedule
         return [] if schedule is None else list(schedule.between(aware(start, "start"), aware(end, "end")))
 
     async def __aiter__(self) -> AsyncIterator[Tick]:
-        """Ticks at every slot from now on while the job is enabled; ends when its schedule does, or it is dropped. In a
-        simulation it also ends with the simulation."""
+        """Yields a tick at each scheduled time from now on while the job is enabled.
+
+        Ends after the schedule's last time, when the job is dropped, and at the end of a simulation.
+        """
         home = self._app.home
         tick: Tick | None = None
         while self._app.home is home:
@@ -90,7 +100,8 @@ class Ticker:
             yield tick
 
     async def _next(self, after: datetime | None) -> Tick | None:
-        """The tick of the first slot after `after` (None: after now), once it has come; None where no more will."""
+        """Waits for the first scheduled time after `after` (None: after now) and returns its tick; None if there are no
+        more."""
         while True:
             try:
                 job = await self._app.get_job(self.name)

@@ -1,4 +1,4 @@
-"""Reading what the user named: a file or standard input, as UTF-8, of a sane size; the store, the server; the clock."""
+"""Inputs from outside the program: files and standard input, the store's and server's address, the token, the clock."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from horae.errors import AlreadyExists, InvalidFile, InvalidInput, NotFound, sho
 LARGEST_FILE = 16 * 1024 * 1024
 DEFAULT_STORE = "sqlite:///horae.db"
 INSECURE = "HORAE_INSECURE"
-"""Whether a token may go over plain http to another machine."""
+"""The environment variable that allows a token to go over plain http to another machine."""
 _NO = frozenset({"", "0", "false", "no", "off", "f", "n"})
 
 
 def is_on(variable: str) -> bool:
-    """Whether a variable of the environment says yes: anything but nothing, 0, false, no and off."""
+    """Whether an environment variable is set to anything but an empty text, 0, f, false, n, no or off."""
     return os.environ.get(variable, "").strip().lower() not in _NO
 
 
 def write_private(name: str, text: str) -> None:
-    """Writes a new file that its owner alone may read. Raises AlreadyExists: a key or a token is never written over."""
+    """Writes a new file that only its owner may read. Raises AlreadyExists if there is one, since a key or a token must
+    not be overwritten, and InvalidInput if the file cannot be written."""
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -37,8 +38,8 @@ def write_private(name: str, text: str) -> None:
 
 
 def store_url(arguments: Namespace) -> str:
-    """The catalog's address: as the command line says, else the environment, else [server] in horae.toml (so that
-    commands beside a server mean its catalog), else a file right here."""
+    """Returns the catalog's URL: from the command line, else HORAE_STORE, else [server] in horae.toml, so that commands
+    beside a server use its catalog, else `DEFAULT_STORE`."""
     url: str = arguments.store or os.environ.get("HORAE_STORE") or _configured_store(arguments) or DEFAULT_STORE
     return url
 
@@ -54,8 +55,9 @@ def _configured_store(arguments: Namespace) -> str | None:
 
 
 def server_url(arguments: Namespace) -> str | None:
-    """The server that is to be asked instead of a store: as the command line says, else as the environment does. An
-    address of the web that is given as a store's is a server's too. None: a store is meant."""
+    """Returns the URL of the server to call instead of opening a store, from the command line, else the environment;
+    None for a store. An http or https URL in place of a store's also names a server. Raises InvalidInput if
+    HORAE_SERVER and HORAE_STORE are both set and the command line names neither."""
     if getattr(arguments, "server", None):
         return str(arguments.server)
     if arguments.store:
@@ -70,13 +72,13 @@ def server_url(arguments: Namespace) -> str | None:
 
 
 def server_token(arguments: Namespace) -> str | None:
-    """The token to come in to a server with: the first line of the file that the command line names, else what the
-    environment has."""
+    """Returns the token for the server: the first line of the file that the command line names, else HORAE_TOKEN.
+    Raises InvalidInput for a file without a token."""
     name = arguments.token_file
     if name is None:
         return os.environ.get("HORAE_TOKEN", "").strip() or None
     if name.startswith("horae_") and not Path(name).exists():
-        # It is not said again: it may be the token itself.
+        # The value may be the token itself, so the message does not repeat it.
         raise InvalidInput(
             "--token-file takes the name of a file, and what was given is none",
             hint="Put the token in a file that only you can read, or in HORAE_TOKEN.",
@@ -92,7 +94,7 @@ def _is_web(url: str) -> bool:
 
 
 def read_text(name: str) -> str:
-    """The text of the file called `name`; `-` is standard input."""
+    """Returns the text of a UTF-8 file; `-` is standard input. Raises NotFound or InvalidFile."""
     try:
         if name == "-":
             if sys.stdin is None:
@@ -114,7 +116,8 @@ def read_text(name: str) -> str:
 
 
 def read_krontab(name: str, instead: str) -> str:
-    """The text of a krontab. Raises InvalidFile for a job file, with `instead`: the command that reads it."""
+    """Returns the text of a krontab. Raises InvalidFile for a job file. `instead` is the hint that names the command
+    for job files, with `{}` for the file."""
     if name.endswith(".toml"):
         raise InvalidFile(
             f"{shown(name)} is a job file, and this command reads krontabs",
@@ -124,7 +127,7 @@ def read_krontab(name: str, instead: str) -> str:
 
 
 def write_new(name: str, text: str) -> None:
-    """Writes a file that is not there yet; an existing one is never touched."""
+    """Writes a new file. Raises InvalidFile if the file exists or cannot be written."""
     try:
         with Path(name).open("x", encoding="utf-8") as target:
             target.write(text)
@@ -135,7 +138,7 @@ def write_new(name: str, text: str) -> None:
 
 
 def looks_like_file(name: str) -> bool:
-    """Whether a target names a file rather than a schedule: no cron expression ends so or exists on disk."""
+    """Whether a target names a file rather than a schedule: by its ending, or because such a file exists."""
     if name == "-" or name.endswith((".kron", ".krontab", ".toml")):
         return True
     try:
@@ -145,5 +148,5 @@ def looks_like_file(name: str) -> bool:
 
 
 def now() -> datetime:
-    """The host's clock: previews are the one place of the command line that reads it."""
+    """Returns the current time by the host's clock."""
     return datetime.now(UTC)

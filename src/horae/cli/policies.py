@@ -1,39 +1,40 @@
-"""Update policies as people type them."""
+"""Update policies as users type them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from horae.cli.opening import Catalog
-from horae.cli.time_text import Clock
-from horae.cli.times import typed_time
+from horae.cli.catalog_access import CatalogAccess
+from horae.cli.screen.time_text import Clock
+from horae.cli.times import read_typed_time
 from horae.errors import HoraeError, InvalidPolicy, InvalidTime, shown
 
 NAME = "--policy"
 _HINT = "Write immediate, graceful, graceful=TIME (2027-03-01, 2027-03-01T09:00 in UTC, …Z), windowed or windowed=7d."
 
 
-def typed_policy(catalog: Catalog, text: str | None) -> str | None:
-    """The policy as every surface takes it; None: as each job says. Raises InvalidPolicy."""
+def read_policy(catalog: CatalogAccess, text: str | None) -> str | None:
+    """Returns the policy in the form that all APIs take, with an absolute time. None stays None: each job's own
+    policy applies. Raises InvalidPolicy."""
     if text is None:
         return None
     word, equals, argument = text.partition("=")
     if word == "graceful" and equals:
         try:
-            at = typed_time(catalog, Clock("UTC"), argument, NAME)
+            at = read_typed_time(catalog, Clock("UTC"), argument, NAME)
         except InvalidTime as error:
             raise _refusal(text, f"{shown(argument)} is not a date or time") from error
-        # `now` is not compared with a second reading of the clock, which may be in the next second.
-        if argument != "now" and at < typed_time(catalog, Clock("UTC"), "now", NAME).replace(microsecond=0):
+        # A `now` is never in the past. A second look at the clock might be in the next second, so it is not compared.
+        if argument != "now" and at < read_typed_time(catalog, Clock("UTC"), "now", NAME).replace(microsecond=0):
             raise _refusal(text, "that moment has passed")
         return f"graceful={_utc(at)}"
-    # Imported here: a time needs none of it.
-    from horae.control.planning import asked_plan
+    # Imported here: a policy with a time does not need it.
+    from horae.services.plan.planner import parse_plan_options
 
     try:
-        asked_plan(update_policy=text)
+        parse_plan_options(update_policy=text)
     except HoraeError as error:
-        # Which word is none is said by the option already.
+        # The message of `_refusal` names the invalid word already.
         reason = "" if isinstance(error, InvalidPolicy) and ": " not in error.message else error.message
         raise _refusal(text, reason.removeprefix("Invalid update policy: ")) from error
     return text

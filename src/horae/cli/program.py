@@ -1,4 +1,4 @@
-"""How the user types this program's name: a command that is printed works where it is pasted."""
+"""The program's name as the user can type it, so that a printed command works when it is pasted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SCRIPT = "horae"
 
 
 def program() -> str:
-    """`horae` where that is the script on the path; else its file, or the interpreter with `-m horae`, quoted for a
-    shell and relative where it lies below the current folder."""
+    """Returns `horae` if that script is on the path; else its file, or the interpreter with `-m horae`, quoted for a
+    shell. A file below the current folder is given relative to it."""
     started = Path(sys.argv[0])
     if started.name != _SCRIPT:
         return f"{_typed(Path(sys.executable), 'python', 'python3')} -m {_SCRIPT}"

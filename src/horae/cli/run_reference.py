@@ -1,9 +1,9 @@
-"""A run as people name it: by its id, or by any beginning of it that no other run's id has."""
+"""Runs as users name them: by id, or by any unique prefix of it."""
 
 from __future__ import annotations
 
-from horae.cli.opening import Catalog
-from horae.cli.rows import harmless
+from horae.cli.catalog_access import CatalogAccess
+from horae.cli.screen.rows import harmless
 from horae.errors import InvalidInput, RunNotFound, shown
 
 _RUN = "occ_"
@@ -11,9 +11,9 @@ _CANDIDATES = 10
 _WHOLE = len(_RUN) + 36
 
 
-def found_run(catalog: Catalog, text: str) -> str:
-    """The id of the run that is meant. Raises RunNotFound, and InvalidInput with the candidates where several runs that
-    the caller may see have ids which begin so."""
+def resolve_run_id(catalog: CatalogAccess, text: str) -> str:
+    """Returns the id of the run that `text` names. A full id is returned unchecked. Raises RunNotFound if no run that
+    the caller may see matches, and InvalidInput with the candidates if several do."""
     if not text.strip():
         raise InvalidInput("The run's id is empty", hint="horae run list shows them.")
     if text.startswith(_RUN) and len(text) == _WHOLE:

@@ -1,21 +1,21 @@
-"""The job that was probably meant, where there is none of the name that was typed."""
+"""Suggestions for mistyped job names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from horae.cli.opening import Catalog
-from horae.control.letters import did_you_mean
+from horae.cli.catalog_access import CatalogAccess
 from horae.errors import HoraeError, JobNotFound
+from horae.services.plan.terminal_words import did_you_mean
 
 _LETTERS = 3
 _MOST = 200
 
 
 @contextmanager
-def suggesting(catalog: Catalog) -> Iterator[None]:
-    """Adds to a JobNotFound the name that is nearest, of the jobs that the caller may see."""
+def suggest_jobs(catalog: CatalogAccess) -> Iterator[None]:
+    """Adds to a JobNotFound raised inside it a hint with the nearest job name that the caller may see."""
     try:
         yield
     except JobNotFound as error:
@@ -25,8 +25,9 @@ def suggesting(catalog: Catalog) -> Iterator[None]:
         raise JobNotFound(error.message, hint=near, details=error.details) from error
 
 
-def _near(catalog: Catalog, name: str) -> str | None:
-    """Looked for among the jobs that have its first or its last letters: there may be a million others."""
+def _near(catalog: CatalogAccess, name: str) -> str | None:
+    """Returns the hint, or None. It looks only at jobs that contain the name's first or last letters, since a catalog
+    may have a million jobs."""
     known: dict[str, None] = {}
     for part in dict.fromkeys((name[:_LETTERS], name[-_LETTERS:])):
         if part.strip():

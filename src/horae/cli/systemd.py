@@ -1,4 +1,4 @@
-"""What systemd is told and what it hands over, by the protocols of sd_notify and socket activation."""
+"""The protocols of systemd: status notifications (sd_notify) and socket activation."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _MICROSECONDS = 1_000_000
 
 
 class Notifier:
-    """Tells the service manager how it goes, if there is one. Variables are taken out of the environment: children of
-    ours are not to speak for us."""
+    """Notifies systemd of the process's state, if systemd started it. It removes the variables from the environment,
+    so that child processes cannot send notifications."""
 
     def __init__(self, environment: MutableMapping[str, str] | None = None) -> None:
         variables = os.environ if environment is None else environment
         self._address = variables.pop("NOTIFY_SOCKET", "")
         self.watchdog = _watchdog(variables.pop("WATCHDOG_USEC", ""), variables.pop("WATCHDOG_PID", ""))
-        """Seconds between two signs of life: half of what systemd waits; None where it does not."""
+        """Seconds between two watchdog notifications, half of systemd's timeout; None without a watchdog."""
 
     def tell(self, *lines: str) -> None:
-        """Lines such as READY=1. A manager that does not listen is no reason to stop."""
+        """Sends lines such as READY=1. Errors are ignored: the process goes on without systemd."""
         if not self._address.startswith(("/", "@")):
             return
-        # A name that begins with @ has no file: the kernel knows it by a zero byte instead.
+        # A name with @ is an abstract socket, whose address begins with a zero byte instead.
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as told:
             told.connect(address)
@@ -36,7 +36,8 @@ class Notifier:
         self.tell("READY=1", f"STATUS={status}", f"MAINPID={os.getpid()}")
 
     def waiting(self, seconds: float) -> None:
-        """Before `ready`: the start is not to be given up before the next try has had its time."""
+        """Reports that the store is unavailable, and extends systemd's start timeout beyond the next try in `seconds`.
+        Called before `ready`."""
         self.tell("STATUS=Waiting for the store", f"EXTEND_TIMEOUT_USEC={int((2 * seconds + 30) * _MICROSECONDS)}")
 
     def reloading(self) -> None:
@@ -50,7 +51,7 @@ class Notifier:
 
 
 def handed_sockets(environment: MutableMapping[str, str] | None = None) -> list[socket.socket]:
-    """The listening sockets that systemd opened for this process, if any."""
+    """Returns the listening sockets that systemd opened for this process, if any."""
     variables = os.environ if environment is None else environment
     process, count = variables.pop("LISTEN_PID", ""), variables.pop("LISTEN_FDS", "")
     variables.pop("LISTEN_FDNAMES", None)
@@ -64,7 +65,7 @@ def handed_sockets(environment: MutableMapping[str, str] | None = None) -> list[
 
 
 def bound_host(listening: socket.socket) -> str:
-    """The address a socket was bound to; `unix:/path` where it is a file's."""
+    """Returns the address that a socket is bound to; `unix:/path` for a unix socket."""
     name = listening.getsockname()
     return f"unix:{name}" if listening.family == socket.AF_UNIX else str(name[0])
 

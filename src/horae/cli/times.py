@@ -1,21 +1,22 @@
-"""Times as people type them: on the clocks that `--tz` names, else on a job's own, else on this host's."""
+"""Times as users type them: in the zone of `--tz`, else the job's, else this host's."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from horae.cli import files
-from horae.cli.opening import Catalog
-from horae.cli.time_text import Clock
-from horae.control.preview import read_time
+from horae.cli.catalog_access import CatalogAccess
+from horae.cli.screen.time_text import Clock
 from horae.errors import HoraeError, NotFound
+from horae.services.preview.preview import read_time
 
 
-def typed_time(
-    catalog: Catalog, clock: Clock, text: str, name: str, job: str | None = None, *, gone: bool = False
+def read_typed_time(
+    catalog: CatalogAccess, clock: Clock, text: str, name: str, job: str | None = None, *, gone: bool = False
 ) -> datetime:
-    """The time that `text` means. Without an offset it is read on the clocks of the zone that was asked for, else of
-    `job`, else of this host. `gone`: where there is no such job any more, its clocks are UTC's."""
+    """Reads a time. Without an offset it is in the clock's zone if one was asked for, else the zone of `job`, else this
+    host's. `now` is the catalog's time. `name` is the argument's name for error messages. With `gone`, a job that does
+    not exist counts as one in UTC; otherwise JobNotFound is raised."""
     timezone = clock.timezone
     if timezone is None and job is not None:
         timezone = "UTC"
@@ -33,8 +34,9 @@ def typed_time(
     return read_time(text, timezone or "UTC", files.now(), name)
 
 
-def _now(catalog: Catalog) -> datetime:
-    """The catalog's clock, which decides what is due; where that is not told, this host's."""
+def _now(catalog: CatalogAccess) -> datetime:
+    """Returns the time of the catalog's clock, which decides what is due, or this host's if the catalog cannot be
+    asked."""
     try:
         return datetime.fromisoformat(catalog.call("nodes").now)
     except HoraeError:

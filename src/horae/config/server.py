@@ -1,4 +1,4 @@
-"""The section [server]: where `horae serve` and `horae worker` listen, what they run, and what they allow."""
+"""The section [server]: where `horae serve` and `horae worker` listen, what they run, and which limits they set."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from horae.config import values as kinds
-from horae.config.values import Place, Read
-from horae.core.ids import checked_name
+from horae.config.values import Read, ValueSource
+from horae.core.job.ids import checked_name
 from horae.errors import HoraeError, shown
 
 DEFAULT_HTTP = "127.0.0.1:8421"
@@ -20,7 +20,7 @@ UNIX = "unix:"
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 SERVER_LISTS = frozenset({"targets", "hosts", "proxies"})
-"""Lists whose words have colons of their own: in a variable, spaces or commas stand between them."""
+"""Lists whose words contain colons: in a variable, spaces or commas separate their words."""
 _LARGEST_PORT = 65_535
 _FILE_MODES = {"0600": 0o600, "0640": 0o640, "0660": 0o660}
 _FOREIGN = re.compile(r"HORAE_SERVER_(SERVICE_.*|PORT(_.*)?)")
@@ -28,7 +28,7 @@ _FOREIGN = re.compile(r"HORAE_SERVER_(SERVICE_.*|PORT(_.*)?)")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens: a host and a port (0: any that is free), a unix socket, or nowhere."""
+    """Where a server listens: a host and a port (0: any free port), a unix socket, or nowhere."""
 
     host: str = ""
     port: int = 0
@@ -44,8 +44,11 @@ class Address:
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}" if self.host else OFF
 
 
-def parse_address(text: Any, place: Place) -> Address:
-    """`HOST:PORT`, `[::1]:PORT`, `:PORT` and `PORT` for this machine alone, `unix:PATH`, or `off`."""
+def parse_address(text: Any, place: ValueSource) -> Address:
+    """Parses `HOST:PORT`, `[::1]:PORT`, `unix:PATH` or `off`. `:PORT` and `PORT` listen on 127.0.0.1.
+
+    Raises InvalidConfiguration.
+    """
     if isinstance(text, int) and not isinstance(text, bool):
         text = str(text)
     if not isinstance(text, str) or not text or "\0" in text:
@@ -75,72 +78,74 @@ _ADDRESSES = "Write HOST:PORT, unix:PATH, or off."
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """All of it, with the values it has where nobody says otherwise. Sizes in bytes, lengths in seconds; files are
-    absolute. `store` may have a password in it."""
+    """Every setting of a server. Sizes are bytes, durations are seconds, paths are absolute. `store` may hold a
+    password."""
 
     http: Address = Address("127.0.0.1", 8421)
-    """Where it listens: `HOST:PORT`, `[::1]:PORT`, a port alone for this machine, `unix:PATH`, or `off`; port 0 is any
-    that is free."""
+    """Where the server listens: `HOST:PORT`, `[::1]:PORT`, a port alone for 127.0.0.1, `unix:PATH`, or `off`. Port 0 is
+    any free port."""
     store: str | None = field(default=None, repr=False)
-    """The catalog; of a target that is an app, its own."""
+    """The catalog's URL. The default for a target that is an app is the app's own."""
     node: str | None = None
-    """The node's name, which no other may have."""
+    """The node's name, unique among live nodes."""
     slots: int | None = None
-    """Runs at once; none: 50, or what the app says."""
+    """How many runs the node takes at once (concurrency limit). None: 50, or what the app says."""
     targets: tuple[str, ...] = ()
-    """What to run: `module:app`, `jobs.toml`, `*.kron`."""
+    """What the node runs: `module:app`, `jobs.toml`, `*.kron`."""
     hosts: tuple[str, ...] = ()
-    """Names the server may be asked under, besides its own address: those a proxy hands on."""
+    """Host names that requests may use besides the server's own address, such as those that a proxy forwards."""
     proxies: tuple[str, ...] = ()
-    """Addresses whose X-Forwarded-For is believed."""
+    """Addresses of proxies whose X-Forwarded-For header is trusted."""
     http_only: bool = False
-    """It only serves, beside workers that schedule and run: no target is read, and no job runs in it."""
+    """Only serve HTTP, beside workers that run the jobs: no target is loaded, and no job runs in this process."""
     share_port: bool = False
-    """Several servers that all say so listen on the same address and port, and share the connections among them."""
+    """Let several servers with this setting listen on the same address and port and share its connections."""
     secure: bool = False
-    """Reached by https, at a proxy: cookies are then sent by https alone. With its own certificate it always is."""
+    """Clients reach the server by https through a proxy, so cookies are sent by https only. With a certificate of its
+    own this is always so."""
     tls_certificate: str | None = None
-    """A PEM file, to speak https without a proxy."""
+    """A PEM file with the certificate for https without a proxy."""
     tls_key: str | None = None
-    """The certificate's key, another PEM file."""
+    """A PEM file with the certificate's key."""
     session_length: float = 12 * 3600.0
-    """How long somebody stays signed in."""
+    """How long a user stays signed in."""
     body_limit: int = 1 << 20
-    """The largest request."""
+    """The largest request body."""
     rate: float = 50.0
-    """Requests a second for each visitor."""
+    """Requests per second for each client."""
     burst: int = 200
-    """Of these, how many at once."""
+    """Requests that one client may send at once, before `rate` limits it."""
     viewers: int = 200
-    """Live pages at once, 20 of them of one user."""
+    """Live pages that may be open at once; one user may have 20 of them."""
     logins: int = 10
-    """Tries to sign in, a minute, for each address."""
+    """Sign-in attempts per minute for each address."""
     connections_per_address: int = 100
-    """Connections that one address may have open; this machine's own five times as many, a proxy's all."""
+    """Open connections per client address. Addresses of this machine may have five times as many; proxies are not
+    limited."""
     undecided: float = 30.0
-    """How long a due slot may stay undecided before `/healthz` is red."""
+    """How long a due scheduled time may stay undecided before `/healthz` is red."""
     grace_period: float | None = None
-    """How long what runs may take to finish when it is told to stop; none: 30 s, or what the app says."""
+    """How long running runs may take to finish after a stop signal. None: 30 s, or what the app says."""
     log_format: str = "text"
-    """`text`, or `json` for one object a line."""
+    """`text`, or `json` for one object per line."""
     log_level: str = "info"
-    """From where on: `debug`, `info`, `warning` or `error`."""
+    """The lowest level that is logged: `debug`, `info`, `warning` or `error`."""
     file_mode: int = 0o600
-    """The mode of a SQLite catalog that is created: `"0660"` lets its group share it."""
+    """The file mode of a SQLite catalog that is created; `"0660"` lets its group share it."""
 
 
 def is_foreign(variable: str) -> bool:
-    """Whether a variable that looks like ours is one that Kubernetes sets for a service called horae-server."""
+    """Whether Kubernetes set this variable for a service called horae-server, so that it is not a setting."""
     return _FOREIGN.fullmatch(variable) is not None
 
 
 def server_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
-    """Every key with the field it is for. Files may be named from where the configuration lies."""
+    """Every key of [server], with its field and its reader. Relative paths start from `folder`."""
 
-    def file(value: Any, place: Place) -> str:
+    def file(value: Any, place: ValueSource) -> str:
         return str(folder / kinds.word(value, place))
 
-    def targets(value: Any, place: Place) -> tuple[str, ...]:
+    def targets(value: Any, place: ValueSource) -> tuple[str, ...]:
         return tuple(_target(each, folder) for each in kinds.words(value, place))
 
     return {
@@ -172,24 +177,24 @@ def server_keys(folder: Path) -> Mapping[str, tuple[str, Read]]:
 
 
 def _target(text: str, folder: Path) -> str:
-    """A file or a folder from where the configuration lies; a module as it is."""
+    """Makes the path of a file or folder absolute; returns the name of a module unchanged."""
     return str(folder / text) if text.endswith((".toml", ".kron", ".sql")) or (folder / text).is_dir() else text
 
 
-def _file_mode(value: Any, place: Place) -> int:
+def _file_mode(value: Any, place: ValueSource) -> int:
     if value not in _FILE_MODES:
         raise place.wrong(f"must be one of {', '.join(_FILE_MODES)}, as text, not {shown(value)}")
     return _FILE_MODES[value]
 
 
-def _node(value: Any, place: Place) -> str:
+def _node(value: Any, place: ValueSource) -> str:
     try:
         return checked_name(value, "node name")
     except HoraeError as error:
         raise place.wrong(f"is no name: {error.message}") from None
 
 
-def _hosts(value: Any, place: Place) -> tuple[str, ...]:
+def _hosts(value: Any, place: ValueSource) -> tuple[str, ...]:
     found = kinds.words(value, place)
     for each in found:
         if any(letter in each for letter in "/:@ *") and not each.startswith("["):
@@ -197,7 +202,7 @@ def _hosts(value: Any, place: Place) -> tuple[str, ...]:
     return found
 
 
-def _addresses(value: Any, place: Place) -> tuple[str, ...]:
+def _addresses(value: Any, place: ValueSource) -> tuple[str, ...]:
     found = kinds.words(value, place)
     for each in found:
         try:
@@ -207,7 +212,7 @@ def _addresses(value: Any, place: Place) -> tuple[str, ...]:
     return found
 
 
-def _length(value: Any, place: Place) -> float:
+def _length(value: Any, place: ValueSource) -> float:
     seconds = kinds.seconds(value, place)
     if seconds <= 0:
         raise place.wrong(f"must be longer than nothing, not {shown(value)}")

@@ -1,5 +1,5 @@
-"""The part that decides: pure functions from values to values, with no clock, no chance and no I/O.
+"""The decision logic: values and pure functions, with no clock, no randomness and no I/O.
 
-Same input, same output, on every machine and in every process. Zone files are read once, on first use, from the
-pinned `tzdata` package; after that nothing here touches the world.
+The same input gives the same output on every machine and in every process. The one exception to "no I/O" is zone files:
+each is read once, on first use, from the pinned `tzdata` package.
 """

@@ -1,16 +1,16 @@
-"""The declarative scheduler's rules: what a registration means for what the catalog has of its task already.
+"""The rules of the declarative scheduler: what a registration changes for a task that the catalog already has.
 
-A registration is a name, a cron expression and a delay; the callback is no part of what is kept. When a scheduler
-begins, every task is one of these:
+A registration is a name, a cron expression and a retry delay. The callback is not stored. When a scheduler starts,
+every task has one of these standings:
 
-    new          not in the catalog: it runs at once if this very minute matches, and not for any minute before
-    preserved    the same expression and delay: it goes on where it stood
-    overridden   another expression or delay: the new ones count from now on, the history stays
-    orphaned     its last scheduler ended in the middle of a run: that run is started again at once, and stands for
-                 whatever came due meanwhile
-    absent       in the catalog, but no longer registered: it sleeps, and its history stays
+    new          not in the catalog: it runs at once if the current minute matches, and for no earlier minute
+    preserved    the same expression and delay: it continues from its cursor
+    overridden   another expression or delay: the new ones apply from now on, the history stays
+    orphaned     its last scheduler ended in the middle of a run: that run is started again at once, and covers all
+                 slots that came due meanwhile
+    absent       in the catalog, but no longer registered: its job is disabled ("asleep"), and its history stays
 
-A minute that passed while nobody looked is owed once, and only to a task that has run before.
+Slots that were missed while no scheduler ran are caught up by one run, and only for a task that has run before.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
-from horae.core.job import JobSpec, TaskSpec
-from horae.core.lifecycle import JobState
-from horae.core.policy import Retry
-from horae.core.schedule import Cron
+from horae.core.job.definition import JobSpec, TaskSpec
+from horae.core.job.policies import Retry
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.schedules import Cron
 
 NAMESPACE = "declarative"
 PREFIX = "declarative:"
 HANDLER = "declarative "
-"""What every declarative task needs: a node with a declarative scheduler. Which callback it is, the job's name says.
-It ends in a space, which no name that a user gives a task may: nobody else can have it, or ask for it."""
-DORMANT = "registration"
+"""The need of every declarative task: a node with a declarative scheduler. The job's name identifies the callback.
+The text ends in a space, which names that users give cannot, so that no other handler has this name."""
+WAITING_FOR_REGISTRATION = "registration"
 """What runs of an absent task wait for."""
-SLEEPING_NOTES = {
+ABSENT_NOTES = {
     JobState.ENABLED: "not registered",
     JobState.PAUSED: "not registered, and paused",
     JobState.DISABLED: "not registered, and disabled",
 }
-"""The note on a task that sleeps, by how it was when it fell asleep: that is how it wakes up."""
+"""The note on the job of an absent task, by the job's state before. It returns to that state when it wakes up."""
 _SECOND = timedelta(seconds=1)
 _LONG = timedelta(days=366)
-"""Beyond this, a retry has to be told that it may wait so long."""
+"""A retry delay beyond this needs a `max_interval`."""
 
 
-class Standing(StrEnum):
-    """What a registration is to the catalog."""
+class RegistrationStatus(StrEnum):
+    """How the registration of a task relates to what the catalog has of it."""
 
     NEW = "new"
     PRESERVED = "preserved"
@@ -55,8 +55,8 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What the catalog has of one task. `orphaned`: its last run was cut off."""
+class KnownTask:
+    """What the catalog has of one task. `orphaned`: its scheduler ended in the middle of its last run."""
 
     expression: str
     delay: timedelta
@@ -64,11 +64,11 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """What `declare` found one task to be. `retry_run` waits until `retry_at` to be tried again; None: nothing does."""
+class DeclarationResult:
+    """The answer of `declare` for one task. `retry_run` waits for its retry at `retry_at`; None: no run does."""
 
     job_name: str
-    standing: Standing
+    standing: RegistrationStatus
     retry_run: str | None = None
     retry_at: datetime | None = None
 
@@ -77,9 +77,9 @@ class Declared:
 class DeclaredTask:
     """A declarative task as the catalog has it.
 
-    Everything is as it is kept (times in milliseconds since 1970; `definition` None where it is gone): nobody has read
-    it yet, and somebody may have written to it. `owner` is the node that runs it just now; `lost`: a run whose node is
-    gone waits to be started again; `retry_run` waits until `retry_ms`.
+    The values are as stored and not checked: another program may have written them. Times are in milliseconds since
+    1970. `definition` is None where it is gone. `owner` is the node that runs the task now. `lost`: a run whose node is
+    gone waits to be started again. `retry_run` waits for its retry at `retry_ms`.
     """
 
     job_name: str
@@ -95,15 +95,15 @@ class DeclaredTask:
     asleep: bool = False
 
 
-def state_before_sleep(state: str, note: str | None) -> JobState | None:
-    """How a job was before it fell asleep, from its state and its note; None where it does not sleep."""
+def state_before_absence(state: str, note: str | None) -> JobState | None:
+    """The state of a job before it fell asleep, from its state and note; None where it is not asleep."""
     if state != JobState.DISABLED:
         return None
-    return next((before for before, text in SLEEPING_NOTES.items() if text == note), None)
+    return next((before for before, text in ABSENT_NOTES.items() if text == note), None)
 
 
 ESCAPE = "\u241b"
-"""Stands before the two digits of a byte in names that a job cannot have as they are: one that is rarely typed."""
+"""Precedes the two hex digits of each escaped byte in a job's name. The character is rarely typed."""
 
 
 def job_name(task: str) -> str:
@@ -111,8 +111,11 @@ def job_name(task: str) -> str:
 
 
 def written_name(task: str) -> str:
-    """The name of a task as jobs may have it. Any text that is not empty names a task, and a job has no blanks at the
-    ends of its name and no letters that cannot be shown: those are written as the bytes of their UTF-8."""
+    """The name of a task, escaped so that a job can have it.
+
+    A task may have any text that is not empty as its name. The name of a job has no blanks at its ends and no
+    unprintable characters, so these are written as the bytes of their UTF-8.
+    """
     if task.isprintable() and task == task.strip() and ESCAPE not in task:
         return task
     inner = task.strip()
@@ -145,7 +148,7 @@ def _unescaped(text: str) -> str:
 
 
 def declared_spec(task: str, cron: Cron, delay: timedelta) -> JobSpec:
-    """The job a registration stands for; `cron` is POSIX, and fires at both times where a minute comes twice.
+    """The job for a registration. `cron` is in the POSIX dialect and fires both times where a wall minute occurs twice.
 
     Raises InvalidName and InvalidDuration.
     """
@@ -154,7 +157,7 @@ def declared_spec(task: str, cron: Cron, delay: timedelta) -> JobSpec:
 
 @lru_cache(maxsize=65_536)
 def _pattern(delay: timedelta) -> JobSpec:
-    """What all registrations with one delay have in common."""
+    """The job that is copied for every registration with this delay."""
     return JobSpec(
         NAMESPACE,
         None,
@@ -170,38 +173,41 @@ def _pattern(delay: timedelta) -> JobSpec:
     )
 
 
-def known_of(spec: JobSpec) -> tuple[str, timedelta]:
-    """The two parts of a declared job that registrations are compared by."""
+def compared_values(spec: JobSpec) -> tuple[str, timedelta]:
+    """The expression and the delay of a declared job, by which registrations are compared."""
     assert isinstance(spec.schedule, Cron)
     delay = spec.settings["retry"].interval
     assert isinstance(delay, timedelta)
     return spec.schedule.expr, delay
 
 
-def classify(spec: JobSpec | None, known: Known | None) -> Standing:
-    """What one task is: `spec` as registered (None: it is not), `known` as the catalog has it (None: it has not)."""
+def classify(spec: JobSpec | None, known: KnownTask | None) -> RegistrationStatus:
+    """The standing of one task. `spec` is its registration and `known` what the catalog has of it; None: nothing."""
     if known is None:
-        return Standing.NEW
+        return RegistrationStatus.NEW
     if spec is None:
-        return Standing.ABSENT
+        return RegistrationStatus.ABSENT
     if known.orphaned:
-        return Standing.ORPHANED
-    same = known_of(spec) == (known.expression, known.delay)
-    return Standing.PRESERVED if same else Standing.OVERRIDDEN
+        return RegistrationStatus.ORPHANED
+    same = compared_values(spec) == (known.expression, known.delay)
+    return RegistrationStatus.PRESERVED if same else RegistrationStatus.OVERRIDDEN
 
 
-def owed_after(standing: Standing, cursor: datetime | None, attempted: datetime | None, now: datetime) -> datetime:
-    """Where a task's cursor is to stand when a scheduler begins: slots after it, up to now, are owed, once.
+def catch_up_cursor(
+    standing: RegistrationStatus, cursor: datetime | None, attempted: datetime | None, now: datetime
+) -> datetime:
+    """The cursor of a task when a scheduler starts. Slots after it, up to now, are caught up by one run.
 
-    `cursor` is where it stood (None: nowhere yet); it never goes back. `attempted` is when the task was last tried.
+    `cursor` is the stored cursor (None: no cursor yet); the result is never before it. `attempted` is when the last
+    attempt was made; None: the task has never run.
     """
-    if standing is Standing.ORPHANED:
-        # The run that is started again stands for this minute too.
+    if standing is RegistrationStatus.ORPHANED:
+        # The run that is started again covers this minute, too.
         begin = now.replace(microsecond=0)
     elif attempted is None:
         begin = now.replace(second=0, microsecond=0) - _SECOND
-    elif standing is Standing.OVERRIDDEN:
-        # Minutes of the new expression that lie before the last attempt were not missed: it did not exist then.
+    elif standing is RegistrationStatus.OVERRIDDEN:
+        # Slots of the new expression before the last attempt were not missed: the expression did not exist then.
         begin = attempted.replace(microsecond=0)
     else:
         assert cursor is not None

@@ -1,7 +1,7 @@
-"""Shapes of plain values: what may stand where in a definition as data, said once for the reader and the JSON Schema.
+"""Shapes: the values that a definition file may have, defined once for its reader and for the JSON Schema.
 
-A shape refuses a value by a `Fault` that has the path to the innermost part at fault. What only core can judge (whether
-a cron is one, whether there is such a zone) is a shape's `check`: it refuses at the same place, and no schema knows it.
+A shape refuses a value with a `ShapeFault`, which has the path to the innermost invalid part. A shape's `check` does
+what a JSON Schema cannot, such as whether a cron expression is valid or a zone exists. It refuses at the same path.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from horae.errors import HoraeError, shown
 
 Path = tuple[str | int, ...]
 NONE = "none"
-"""The word for a setting that is none, which is not the same as one that is left out."""
+"""The word for a setting that is set to none, as opposed to left out."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST_WORD = 100
 
 
-class Fault(Exception):
-    """`of_shape`: the schema refuses it too."""
+class ShapeFault(Exception):
+    """A value that is not valid, and the path to it. `of_shape`: the JSON Schema refuses it, too."""
 
     def __init__(self, path: Path, reason: str, hint: str | None = None, *, of_shape: bool = True) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class Fault(Exception):
 
 
 def path_text(path: Path) -> str:
-    """A path as it is written: `jobs.etl.tasks[1].retry`, names in quotes where TOML wants them."""
+    """A path as text: `jobs.etl.tasks[1].retry`, with names in quotes where TOML needs them."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -44,15 +44,15 @@ def path_text(path: Path) -> str:
 
 
 def checked(path: Path, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """What `call` answers; what it refuses is refused at `path`."""
+    """The result of `call`. A HoraeError that it raises becomes a Fault at `path`."""
     try:
         return call(*arguments, **named)
     except HoraeError as error:
-        raise Fault(path, error.message, error.hint, of_shape=False) from error
+        raise ShapeFault(path, error.message, error.hint, of_shape=False) from error
 
 
-class Shape(Protocol):
-    """What all of them can do. `kinds` are the types of value that it is about; `said` follows "must be"."""
+class ValueShape(Protocol):
+    """The interface of all shapes. `kinds` are the types of its values; `said` describes them, after "must be"."""
 
     @property
     def kinds(self) -> tuple[type, ...]: ...
@@ -66,15 +66,15 @@ class Shape(Protocol):
     def schema(self) -> dict[str, Any]: ...
 
 
-def refusal(said: str, value: Any, path: Path, hint: str | None = None) -> Fault:
-    """The fault of a value that is something else than it must be."""
+def refusal(said: str, value: Any, path: Path, hint: str | None = None) -> ShapeFault:
+    """The fault of a value that is not `said`."""
     told = str(value).lower() if isinstance(value, bool | int | float) else None
     told = "null" if value is None else told
-    return Fault(path, f"must be {said}, not {shown(value) if told is None else told}", hint)
+    return ShapeFault(path, f"must be {said}, not {shown(value) if told is None else told}", hint)
 
 
 def did_you_mean(word: Any, known: Sequence[str]) -> str | None:
-    """The hint for a word that is nearly one of those that are known."""
+    """The hint with the known word that is nearest to `word`; None where none is near."""
     lowered = {each.lower().replace("-", "_"): each for each in known}
     text = word.lower() if isinstance(word, str) else ""
     near = get_close_matches(text.replace("-", "_"), list(lowered), 1, 0.6) if len(text) < _LONGEST_WORD else []
@@ -82,14 +82,14 @@ def did_you_mean(word: Any, known: Sequence[str]) -> str | None:
 
 
 def known_words(word: Any, known: Sequence[str], what: str) -> str:
-    """The hint for a word that is not known: the nearest that is, and all of them."""
+    """The hint for an unknown word: the nearest known word, if one is near, and all known words."""
     near = did_you_mean(word, known)
     return f"{near + ' ' if near else ''}Known {what}: {', '.join(known)}."
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text, or with `filled` any but the empty one."""
+    """Any text; with `filled`, not the empty text."""
 
     check: Callable[[str], object] | None = None
     filled: bool = False
@@ -100,7 +100,7 @@ class Text:
         if type(value) is not str:
             raise refusal(self.said, value, path)
         if self.filled and not value:
-            raise Fault(path, "must not be empty")
+            raise ShapeFault(path, "must not be empty")
         if self.check is not None:
             checked(path, self.check, value)
 
@@ -110,7 +110,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words. `hint` says what to do where another was meant."""
+    """One of a few words. `hint` is given for a value that is near to none of them."""
 
     words: tuple[str, ...]
     hint: str | None = None
@@ -129,7 +129,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeNumber:
     """A whole number within bounds, both inclusive."""
 
     least: int
@@ -143,7 +143,7 @@ class Whole:
     def refuse(self, value: Any, path: Path) -> None:
         if type(value) is float and value.is_integer():
             # A schema takes 3.0 for a whole number; TOML does not.
-            raise Fault(path, f"must be {self.said}, not {value}", of_shape=False)
+            raise ShapeFault(path, f"must be {self.said}, not {value}", of_shape=False)
         if type(value) is not int or value < self.least or (self.most is not None and value > self.most):
             raise refusal(self.said, value, path)
 
@@ -208,7 +208,7 @@ _TIMES = re.compile(_TIME)
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A date and time as TOML writes them, or as text. One without an offset is read on the clocks of a zone."""
+    """A date and time as TOML writes them, or as text. Without an offset it is wall time in a zone."""
 
     kinds = (datetime, str)
     said = "a date and time such as 2026-12-24T18:00:00Z"
@@ -224,8 +224,8 @@ class Time:
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
-    """A day as TOML writes it, or text that says days."""
+class DayValue:
+    """A day as TOML writes it, or a text of days that `check` accepts."""
 
     check: Callable[[Any], object]
     kinds = (date, str)
@@ -242,7 +242,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """Any value that JSON has; dates and times are written as text there."""
+    """Any JSON value. Dates and times must be text."""
 
     kinds = (object,)
     said = "a value that JSON has"
@@ -256,9 +256,9 @@ class Json:
             for index, inner in enumerate(value):
                 self.refuse(inner, (*path, index))
         elif isinstance(value, date | datetime | time):
-            raise Fault(path, f"must be {self.said}, not the time {value}", self.hint, of_shape=False)
+            raise ShapeFault(path, f"must be {self.said}, not the time {value}", self.hint, of_shape=False)
         elif isinstance(value, float) and not isfinite(value):
-            raise Fault(path, f"must be {self.said}, not {value}", of_shape=False)
+            raise ShapeFault(path, f"must be {self.said}, not {value}", of_shape=False)
 
     def schema(self) -> dict[str, Any]:
         return {}

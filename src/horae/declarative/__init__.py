@@ -1,11 +1,11 @@
-"""The declarative scheduler: tasks are given as data, all at once, and run by POSIX cron in the host's zone.
+"""The declarative scheduler: all tasks are registered at once, as data, and run by POSIX cron in the host's zone.
 
     scheduler = Scheduler("sqlite:///state.db")
     await scheduler.initialize([("report", "0 * * * *", report, timedelta(minutes=5))])
     ...
     await scheduler.stop()
 
-It stands on the engine and the catalog of everything else in Horae; `docs/declarative.md` says how each rule is met.
+It uses the same engine and catalog as all of Horae. `docs/declarative.md` describes how each rule is met.
 """
 
 from __future__ import annotations

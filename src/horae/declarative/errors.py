@@ -1,4 +1,4 @@
-"""What a declarative scheduler raises: names, messages and `details` are its specification's, letter for letter.
+"""The errors of a declarative scheduler, with the names, messages and `details` of its specification, unchanged.
 
     SchedulerError                   1700
     ├── RegistrationsNotArrayError   1701
@@ -8,18 +8,18 @@
     ├── SchedulerAlreadyActiveError  1705   currentState
     ├── CronExpressionInvalidError   1706   expression, field, reason
     ├── NegativeRetryDelayError      1707   retryDelayMs
-    ├── InvalidCronExpressionError   1708   expression, field, reason: what CronExpressionInvalidError was caused by
-    ├── FieldParseError              1709   fieldValue, fieldName: what that was caused by
+    ├── InvalidCronExpressionError   1708   expression, field, reason: the cause of CronExpressionInvalidError
+    ├── FieldParseError              1709   fieldValue, fieldName: the cause of that
     ├── CronCalculationError         1710   expression, currentTime, cause
-    ├── SchedulerInitializationError 1711   cause: what nobody expected, while beginning
-    ├── SchedulerStopError           1712   stop() was called by a callback it would wait for
-    └── TaskTryDeserializeError      1720   field, value, expectedType: what the catalog has of a task makes no sense
+    ├── SchedulerInitializationError 1711   cause: an unexpected error during initialize()
+    ├── SchedulerStopError           1712   stop() was called by a callback, or in another event loop
+    └── TaskTryDeserializeError      1720   the catalog's record of a task is not valid; details as below
         ├── TaskMissingFieldError    1721   field
         ├── TaskInvalidTypeError     1722   field, value, expectedType, actualType
         ├── TaskInvalidValueError    1723   field, value, reason
         └── TaskInvalidStructureError 1724  value
 
-Times, durations and causes in `details` are as they were given; codes and numbers are a contract.
+Times, durations and causes in `details` are as they were given. Codes and numbers are a contract.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from horae.core.instant import rfc3339
+from horae.core.time.instant import rfc3339
 from horae.errors import HoraeError, InvalidCron, shown
 
 
@@ -75,7 +75,7 @@ class SchedulerAlreadyActiveError(SchedulerError, code="scheduler_already_active
 
 
 class _CronError(SchedulerError):
-    """Text and details are those of the parser's own error."""
+    """Has the text and details of the parser's own error."""
 
     def __init__(self, fault: InvalidCron) -> None:
         details = {"expression": fault.expression, "field": fault.field, "reason": fault.reason}
@@ -107,7 +107,8 @@ class CronCalculationError(SchedulerError, code="cron_calculation", number=1710)
 
 
 class SchedulerInitializationError(SchedulerError, code="scheduler_initialization", number=1711):
-    """Nothing was changed, and the scheduler is as if it had not been called. What happened is the cause."""
+    """The scheduler could not start: nothing was changed, and it is uninitialized. The cause is the error that
+    happened."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(
@@ -119,7 +120,7 @@ class SchedulerStopError(SchedulerError, code="scheduler_stop", number=1712): ..
 
 
 class TaskTryDeserializeError(SchedulerError, code="task_try_deserialize", number=1720):
-    """What the catalog has of a task cannot be read: somebody wrote to it."""
+    """The catalog's record of a task cannot be read, because another program wrote to it."""
 
     def __init__(self, message: str, task: str, details: dict[str, Any]) -> None:
         super().__init__(message, hint=f"Look at the job of task {shown(task)} in the catalog.", details=details)

@@ -1,4 +1,4 @@
-"""What a declarative scheduler tells its listener, under the names of its specification."""
+"""The events that a declarative scheduler sends to its listener, under the names of its specification."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class SchedulerEvent:
-    """Something that happened, `at` the scheduler's clock. `name` is the class's own."""
+    """An event. `at` is the time by the scheduler's clock; `name` is the name of the class."""
 
     at: datetime
 
@@ -19,26 +19,26 @@ class SchedulerEvent:
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent(SchedulerEvent):
-    """Something that happened to one task."""
+    """An event of one task."""
 
     task: str
 
 
 class SchedulerInitializationStarted(SchedulerEvent):
-    """initialize() was called with registrations that are in order."""
+    """initialize() was called with valid registrations."""
 
     __slots__ = ()
 
 
 class SchedulerInitializationCompleted(SchedulerEvent):
-    """Every task is scheduled; the scheduler runs."""
+    """Every task is scheduled and the scheduler runs."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerInitializationFailed(SchedulerEvent):
-    """Nothing was changed; the scheduler is uninitialized again."""
+    """Initialization failed. Nothing was changed, and the scheduler is uninitialized again."""
 
     error: BaseException
 
@@ -50,63 +50,63 @@ class SchedulerStopRequested(SchedulerEvent):
 
 
 class SchedulerStopped(SchedulerEvent):
-    """Every callback has ended and everything is closed."""
+    """Every callback has ended and the store is closed."""
 
     __slots__ = ()
 
 
 class PollingStarted(SchedulerEvent):
-    """There are tasks, and the scheduler looks for those that are due."""
+    """There are tasks, and the scheduler polls for those that are due."""
 
     __slots__ = ()
 
 
 class PollingStopRequested(SchedulerEvent):
-    """The scheduler looks no more; what runs is waited for."""
+    """The scheduler stops polling and waits for the callbacks that run."""
 
     __slots__ = ()
 
 
 class PollingStopped(SchedulerEvent):
-    """Nothing runs any more."""
+    """The scheduler has stopped polling."""
 
     __slots__ = ()
 
 
 class TaskRunStarted(TaskEvent):
-    """A callback was called because its cron expression came due, or because a run had been cut off by a crash."""
+    """A callback was called because its cron expression came due, or because a crash had interrupted its run."""
 
     __slots__ = ()
 
 
 class TaskRunCompleted(TaskEvent):
-    """A callback returned, and the catalog knows."""
+    """A callback returned, and the catalog has recorded it."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRunFailed(TaskEvent):
-    """A callback raised, and the catalog knows; it is called again at `pendingRetryUntil`."""
+    """A callback raised, and the catalog has recorded it. It is called again at `pendingRetryUntil`."""
 
     error: str | None
     pendingRetryUntil: datetime  # noqa: N815 - the specification's name
 
 
 class TaskRetryStarted(TaskEvent):
-    """A callback that had raised was called again, its delay being over."""
+    """A callback that had raised was called again after its delay."""
 
     __slots__ = ()
 
 
 class TaskRetryPreempted(TaskEvent):
-    """A retry was waiting when the cron expression came due again: that run takes its place."""
+    """A retry was waiting when the cron expression came due again. The new run replaces it."""
 
     __slots__ = ()
 
 
 class SchedulerStoodDown(TaskEvent):
-    """A run came of a task that was not registered here: another scheduler has begun on this catalog since, with other
-    registrations, and this one starts nothing any more. Not part of the specification."""
+    """A run came of a task that is not registered here, because another scheduler has begun on this catalog with other
+    registrations. This scheduler starts nothing any more. Not part of the specification."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What a declarative scheduler takes from the machine it runs on: its clock, and the name of its time zone."""
+"""The host's clock and the name of the host's time zone."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from horae.core.tzif import checked_rule
-from horae.core.zone import zone
+from horae.core.time.zone import zone
+from horae.core.time.zone_file import checked_rule
 from horae.errors import UnknownZone
 
 _LINK = Path("/etc/localtime")
@@ -19,10 +19,10 @@ def host_clock() -> datetime:
 
 
 def host_zone(environment: dict[str, str] | None = None, link: Path = _LINK, name: Path = _NAME) -> str:
-    """The name of the host's zone: what TZ says, else what /etc/localtime leads to, else /etc/timezone, else UTC.
+    """The name of the host's zone: from TZ, else from /etc/localtime's target, else from /etc/timezone, else UTC.
 
-    A POSIX rule in TZ (`CET-1CEST,M3.5.0,M10.5.0/3`) is the name of its own zone. Raises UnknownZone where the host has
-    a zone that has no name.
+    A POSIX rule in TZ (`CET-1CEST,M3.5.0,M10.5.0/3`) is the name of its own zone. Raises UnknownZone if the host's zone
+    has no name.
     """
     variables = os.environ if environment is None else environment
     told = variables.get("TZ")
@@ -49,7 +49,7 @@ def _in_folder(path: str) -> str | None:
 
 
 def _is_utc(file: Path) -> bool:
-    """Whether a copied zone file is that of UTC: no transitions, and a rule that says so."""
+    """Whether a copied zone file is that of UTC: its footer has the rule of UTC."""
     data = file.read_bytes()
     return data.endswith((b"\nUTC0\n", b"\nGMT0\n", b"\n<UTC>0\n"))
 
@@ -70,8 +70,10 @@ def _checked(text: str, why: str) -> str:
 
 
 def _fixed(west: int) -> str:
-    """A zone whose clocks never change, `west` seconds behind UTC, under a name that means the same everywhere: what
-    TZ calls it (`EST5`, `UTC+2`) reads like the names of zones and is none."""
+    """The name of a zone whose clocks never change, `west` seconds behind UTC, that means the same everywhere.
+
+    What TZ calls it (`EST5`, `UTC+2`) looks like the name of a zone but is none.
+    """
     hours, rest = divmod(abs(west), 3600)
     sign, letter = ("-", "+") if west > 0 else ("+", "-")
     clock = f"{hours:02d}{rest // 60:02d}" + (f"{rest % 60:02d}" if rest % 60 else "")

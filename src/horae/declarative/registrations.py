@@ -1,7 +1,7 @@
-"""Registrations: checked, all of them, before anything happens.
+"""Checks registrations, all of them, before anything happens.
 
-First their shapes, names and callbacks in the order given, with names that come twice, then delays, then expressions:
-what is cheap to see is seen first, and one fault among a hundred thousand is found within a moment.
+The cheap checks come first, so that one fault among a hundred thousand registrations is found quickly: shapes, names,
+duplicates and callbacks in the order given, then delays, then cron expressions.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from types import FunctionType
 from typing import Any
 
-from horae.core.cron import LONGEST_EXPRESSION
 from horae.core.declarative import PREFIX, declared_spec, job_name
-from horae.core.ids import checked_name
-from horae.core.job import JobSpec
-from horae.core.schedule import Cron
+from horae.core.job.definition import JobSpec
+from horae.core.job.ids import checked_name
+from horae.core.schedule.cron import LONGEST_EXPRESSION
+from horae.core.schedule.schedules import Cron
 from horae.declarative.errors import (
     CronCalculationError,
     CronExpressionInvalidError,
@@ -29,7 +29,7 @@ from horae.declarative.errors import (
     RegistrationsNotArrayError,
     ScheduleDuplicateTaskError,
 )
-from horae.engine.registry import is_async
+from horae.engine.handlers import is_async
 from horae.errors import InvalidCron, InvalidDuration, InvalidName
 
 Callback = Callable[[], Awaitable[Any]]
@@ -39,15 +39,15 @@ _ARRAYS = (list, tuple)
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """One task as it was registered: the job it stands for, and what does its work."""
+class RegisteredTask:
+    """One registered task: its job and its callback."""
 
     spec: JobSpec
     callback: Callback
 
 
-def checked_registrations(registrations: Any, zone: str) -> list[Registered]:
-    """What was registered. Raises the errors of `declarative.errors`; nothing has happened then."""
+def checked_registrations(registrations: Any, zone: str) -> list[RegisteredTask]:
+    """Checks registrations and returns them. Raises the errors of `declarative.errors` before anything has happened."""
     if not isinstance(registrations, _ARRAYS):
         raise RegistrationsNotArrayError
     names: set[str] = set()
@@ -66,7 +66,7 @@ def checked_registrations(registrations: Any, zone: str) -> list[Registered]:
         if expression not in crons:
             crons[expression] = checked_cron(expression, zone)
     return [
-        Registered(declared_spec(name, crons[expression], delay), callback)
+        RegisteredTask(declared_spec(name, crons[expression], delay), callback)
         for name, expression, callback, delay in registrations
     ]
 
@@ -90,7 +90,7 @@ _KINDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 
 
 _LONGEST_READ = 1_000
-"""Letters of a name that are looked at: no name has so many."""
+"""Characters of a name that are checked at most: no valid name has so many."""
 
 
 def _check_name(name: str) -> None:
@@ -120,12 +120,12 @@ def _check_callback(name: str, callback: Any) -> None:
 
 def _parameters(callback: Any) -> Iterable[inspect.Parameter]:
     if isinstance(callback, FunctionType) and not callback.__code__.co_argcount + callback.__code__.co_kwonlyargcount:
-        return ()  # reading signatures is slow, and this is what nearly all are like
+        return ()  # a shortcut: reading signatures is slow, and nearly all callbacks have no parameters
     try:
-        # What is called is the wrapper, whatever it passes on to what it wraps.
+        # A decorated callback is called through its wrapper, so the wrapper's signature counts.
         return inspect.signature(callback, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):
-        return ()  # written in C: it does not tell
+        return ()  # written in C: it has no signature
 
 
 def _check_delay(name: str, delay: timedelta) -> None:
@@ -142,7 +142,7 @@ _ANY = Cron("* * * * *", dialect="posix")
 
 
 def checked_cron(expression: str, zone: str) -> Cron:
-    """The schedule of a POSIX expression in a zone. Raises CronExpressionInvalidError."""
+    """The schedule of a POSIX cron expression in a zone. Raises CronExpressionInvalidError."""
     try:
         return Cron(expression, tz=zone, dialect="posix", fold="both")
     except InvalidCron as fault:
@@ -151,7 +151,7 @@ def checked_cron(expression: str, zone: str) -> Cron:
 
 def _parser_error(fault: InvalidCron) -> InvalidCronExpressionError:
     error = InvalidCronExpressionError(fault)
-    # Only spaces and tabs part fields; whatever else looks like space is in one.
+    # Only spaces and tabs separate fields; other white space is part of a field.
     fields = fault.expression.replace("\t", " ").split(" ") if len(fault.expression) <= LONGEST_EXPRESSION else []
     fields = [field for field in fields if field]
     if fault.field in _FIELDS and len(fields) == len(_FIELDS):
@@ -162,13 +162,15 @@ def _parser_error(fault: InvalidCron) -> InvalidCronExpressionError:
 
 
 def next_occurrence(expression: str, after: datetime, zone: str = "UTC") -> datetime:
-    """The first minute after `after` that matches a POSIX expression. Raises CronExpressionInvalidError, and
-    CronCalculationError where the calendar ends before."""
+    """The first minute after `after` that matches a POSIX cron expression.
+
+    Raises CronExpressionInvalidError, and CronCalculationError if the calendar ends before a match.
+    """
     return _calculated(expression, after, checked_cron(expression, zone).next(after), "no occurrence comes after")
 
 
 def previous_occurrence(expression: str, before: datetime, zone: str = "UTC") -> datetime:
-    """The last minute before `before` that matches; raises as `next_occurrence`."""
+    """The last minute before `before` that matches. Raises the same errors as `next_occurrence`."""
     return _calculated(expression, before, checked_cron(expression, zone).previous(before), "none came before")
 
 

@@ -1,4 +1,4 @@
-"""`Scheduler`: initialize(registrations) and stop(), and the states between them."""
+"""The declarative `Scheduler`: initialize(registrations), stop(), and the states between them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from horae.core.declarative import PREFIX, task_name
-from horae.core.zone import zone, zone_name
+from horae.core.time.zone import zone, zone_name
 from horae.declarative import events
-from horae.declarative.application import Application, read_declared
+from horae.declarative.application import DeclarativeApp, read_declared
 from horae.declarative.errors import (
     SchedulerAlreadyActiveError,
     SchedulerError,
@@ -21,9 +21,9 @@ from horae.declarative.errors import (
     SchedulerStopError,
 )
 from horae.declarative.host import host_zone
-from horae.declarative.registrations import Registered, checked_registrations
-from horae.declarative.state import TaskState, deserialized
-from horae.engine.registry import is_async
+from horae.declarative.registrations import RegisteredTask, checked_registrations
+from horae.declarative.state import TaskState, read_task
+from horae.engine.handlers import is_async
 from horae.errors import InvalidInput, shown
 from horae.events import AttemptEnded, AttemptStarted, RunEnded, RunParked
 
@@ -32,7 +32,7 @@ Listener = Callable[[events.SchedulerEvent], None]
 
 
 class SchedulerState(StrEnum):
-    """Where a scheduler stands between its calls."""
+    """The state of a scheduler between its calls."""
 
     UNINITIALIZED = "Uninitialized"
     INITIALIZING = "Initializing"
@@ -44,8 +44,11 @@ class SchedulerState(StrEnum):
 class Scheduler:
     """Runs the registered callbacks when their cron expressions come due, over one catalog.
 
-    `tz` is the zone expressions are read in, a name or a ZoneInfo; None is the host's. `listener` is called with every
-    event.
+    `tz` is the zone of the cron expressions, a name or a ZoneInfo; None means the host's zone. `listener` is called
+    with every event; it must be a plain function.
+
+        scheduler = Scheduler("sqlite:///state.db")
+        await scheduler.initialize([("report", "0 * * * *", report, timedelta(minutes=5))])
     """
 
     def __init__(
@@ -53,10 +56,10 @@ class Scheduler:
     ) -> None:
         if listener is not None and (not callable(listener) or is_async(listener)):
             raise InvalidInput(f"{shown(listener)} cannot listen: it has to be a plain function of one event")
-        self.app = Application(store)
-        """What stands behind it: the operations, events and metrics of every app."""
+        self.app = DeclarativeApp(store)
+        """The app behind the scheduler, with the operations, events and metrics of every app."""
         self.zone = host_zone() if tz is None else zone_name(tz)
-        zone(self.zone)  # says now what is wrong with its name
+        zone(self.zone)  # raises now for an unknown zone
         self.app.forgotten = self._forget
         self.app.dropped = self._dropped
         self.app.callbacks.stood_down = self._stood_down
@@ -67,7 +70,7 @@ class Scheduler:
         self._ending: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._polled: set[str] = set()
-        """The jobs of its tasks, but for those that were dropped."""
+        """The jobs of the registered tasks, without those that were dropped."""
         self._retrying: dict[str, str] = {}
         self._errors: dict[str, str | None] = {}
         stream = self.app.events
@@ -82,26 +85,28 @@ class Scheduler:
 
     @property
     def identifier(self) -> str | None:
-        """Drawn at the first initialize(); what this scheduler runs is marked with it. None before."""
+        """An id that is generated at the first initialize() and that marks the runs of this scheduler. None before."""
         return None if self._identifier is None else str(self._identifier)
 
     # ---- the two calls -----------------------------------------------------------------------------------------------
 
     def initialize(self, registrations: Any) -> Coroutine[Any, Any, None]:
-        """Begins to run these tasks, and no others. What is wrong with them is raised here, before anything is awaited.
+        """Starts the scheduler with these registrations, each `(name, cron expression, async callback, retry delay)`.
 
-        Raises SchedulerAlreadyActiveError while the scheduler is initializing or running. While it stops, the answer
-        waits for that first.
+        Invalid registrations raise here, before anything is awaited. Tasks of the catalog that are not registered stay
+        there but do not run. Raises SchedulerAlreadyActiveError while the scheduler is initializing or running. While
+        it is stopping, the returned coroutine first waits for the stop.
         """
         self._check_inactive()
         registered = checked_registrations(registrations, self.zone)
         return self.app.perform(self._initialize(registered))
 
     def stop(self) -> Coroutine[Any, Any, None]:
-        """Ends everything: nothing new is started, and the answer is there when every callback has ended.
+        """Stops the scheduler: nothing new is started, and the call returns when every callback has ended.
 
-        Waits for an initialize() that is under way. Stopping what does not run is nothing. A stop() that is itself
-        cancelled goes on all the same; another one waits for it.
+        It waits for an initialize() that is under way. It does nothing if the scheduler does not run. If the caller is
+        cancelled, the stop goes on, and another stop() waits for it. Raises SchedulerStopError in a callback, and in
+        another event loop than the scheduler's.
         """
         return self.app.perform(self._stop())
 
@@ -111,7 +116,7 @@ class Scheduler:
         if self._state is SchedulerState.RUNNING:
             raise SchedulerAlreadyActiveError("running")
 
-    async def _initialize(self, registered: list[Registered]) -> None:
+    async def _initialize(self, registered: list[RegisteredTask]) -> None:
         self._check_inactive()
         over = self._beginning = asyncio.get_running_loop().create_future()
         try:
@@ -132,7 +137,7 @@ class Scheduler:
             self._beginning = None
             over.set_result(None)
 
-    async def _begin(self, registered: list[Registered]) -> None:
+    async def _begin(self, registered: list[RegisteredTask]) -> None:
         if self._identifier is None:
             self._identifier = uuid4()
         self.app.node = PREFIX + str(self._identifier)
@@ -145,8 +150,8 @@ class Scheduler:
             await self.app.shut()
             raise
 
-    def _opened(self, registered: list[Registered]) -> None:
-        """Says so. Nothing has been started yet: that would take an await."""
+    def _opened(self, registered: list[RegisteredTask]) -> None:
+        """Announces the start. No callback has started yet, because that would take an await."""
         self._retrying = {each.job_name: each.retry_run for each in self.app.standings if each.retry_run is not None}
         self._errors.clear()
         self._polled = {each.spec.name for each in registered}
@@ -183,7 +188,7 @@ class Scheduler:
                 self._tell(events.PollingStopRequested(self._now()))
             await self.app.shut()
         finally:
-            # A simulated crash in the middle of it: what comes after is another life's.
+            # After a simulated crash during the stop, the state belongs to the restarted scheduler.
             if self._ending is asyncio.current_task():
                 if polls:
                     self._tell(events.PollingStopped(self._now()))
@@ -198,7 +203,7 @@ class Scheduler:
         return any(attempt.handle is task for run in engine.ledger.runs.values() for attempt in run.attempts.values())
 
     def _forget(self) -> None:
-        """What is left when the process is killed: nothing but the catalog."""
+        """Resets the scheduler as a killed process would be: only the catalog is left."""
         self._state = SchedulerState.UNINITIALIZED
         if self._ending is not None:
             self._ending.cancel()
@@ -207,7 +212,7 @@ class Scheduler:
         self._retrying, self._errors = {}, {}
 
     def _dropped(self, job: str) -> None:
-        """A job was dropped: with the last task, polling is over."""
+        """Notes that a job was dropped. Polling stops with the last one."""
         if job in self._polled and self._state is SchedulerState.RUNNING:
             self._polled.discard(job)
             if not self._polls:
@@ -227,13 +232,13 @@ class Scheduler:
         return self.app.clock()
 
     def _tell(self, event: events.SchedulerEvent) -> None:
-        # What happens to runs, the engine logs already.
+        # The engine logs the events of runs already, so task events are logged at DEBUG.
         _log.log(logging.DEBUG if isinstance(event, events.TaskEvent) else logging.INFO, "%s", event)
         if self._listener is None:
             return
         try:
             self._listener(event)
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a stranger's fault must not stop the scheduler
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a listener's error must not stop the scheduler
             _log.exception("the listener failed at %s", event.name)
 
     def _stood_down(self, job: str) -> None:
@@ -265,19 +270,19 @@ class Scheduler:
 
 
 async def read_state(store: str | Scheduler) -> dict[str, TaskState]:
-    """How every task of a catalog stands, by name: those registered now, and those that sleep.
+    """The state of every task in a catalog, by name: those registered now and those that are dormant.
 
-    `store` is the catalog's URL, or a scheduler, started or not. Raises the TaskTryDeserializeErrors, and StoreMissing
-    where there is no catalog.
+    `store` is the catalog's URL, or a scheduler, started or not. Raises TaskTryDeserializeError for an unreadable task,
+    and StoreMissing if there is no catalog.
     """
     if isinstance(store, str):
         tasks = await read_declared(store)
     elif not isinstance(store, Scheduler):
         raise InvalidInput(f"Cannot read the state of {shown(store)}", hint="Give a catalog's URL, or a scheduler.")
     elif store.app.engine is None and store.app.url != "sqlite://":
-        tasks = await read_declared(store.app.url)  # opening its own store would create what is not there
+        tasks = await read_declared(store.app.url)  # opening the scheduler's own store would create the file
     else:
         tasks = await store.app.home.call(lambda opened: opened.declared())
         if store.app.engine is None:
             await store.app.close()
-    return {state.name: state for state in map(deserialized, tasks)}
+    return {state.name: state for state in map(read_task, tasks)}

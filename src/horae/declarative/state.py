@@ -1,4 +1,4 @@
-"""What the catalog has of declarative tasks, read back: checked field by field, for somebody may have written to it."""
+"""Reads declarative tasks back from the catalog and checks every field, since other programs may have written it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from horae.core.declarative import HANDLER, DeclaredTask, task_name
-from horae.core.duration import parse_duration
-from horae.core.instant import EPOCH
-from horae.core.lifecycle import JobState
-from horae.core.schedule import Cron
+from horae.core.run.lifecycle import JobState
+from horae.core.schedule.schedules import Cron
+from horae.core.time.duration import parse_duration
+from horae.core.time.instant import EPOCH
 from horae.declarative.errors import (
     TaskInvalidStructureError,
     TaskInvalidTypeError,
@@ -26,7 +26,7 @@ AWAITING_RUN, RUNNING, AWAITING_RETRY = "AwaitingRun", "Running", "AwaitingRetry
 
 @dataclass(frozen=True, slots=True)
 class TaskState(Mapping[str, Any]):
-    """One task: how it stands, and when it was tried. Readable as attributes and as a mapping."""
+    """The state of one task and the times of its attempts. Readable as attributes and as a mapping."""
 
     name: str
     cronExpression: str  # noqa: N815 - the specification's name, as are the others
@@ -34,7 +34,7 @@ class TaskState(Mapping[str, Any]):
     state: str
     """AwaitingRun, Running or AwaitingRetry."""
     registered: bool
-    """False for a task that is no longer registered: it sleeps."""
+    """False for a task that is no longer registered: it is dormant."""
     lastAttemptAt: datetime | None = None  # noqa: N815
     lastSuccessAt: datetime | None = None  # noqa: N815
     pendingRetryUntil: datetime | None = None  # noqa: N815
@@ -54,8 +54,8 @@ class TaskState(Mapping[str, Any]):
 _NAMES = tuple(each.name for each in fields(TaskState))
 
 
-def deserialized(task: DeclaredTask) -> TaskState:
-    """A task as the catalog has it. Raises the TaskTryDeserializeErrors."""
+def read_task(task: DeclaredTask) -> TaskState:
+    """Converts a task from the catalog's record. Raises TaskTryDeserializeError."""
     name = task_name(task.job_name)
     definition = _definition(name, task.definition)
     schedule = _part(name, definition, "schedule", dict, "object")

@@ -1,6 +1,6 @@
-"""The demonstration: sample jobs, a past for them that the engine really ran on simulated time, and the live present.
+"""The demonstration: sample jobs, a history that the engine really ran on simulated time, and live runs after it.
 
 tour.py       the three jobs of `horae demo --tour`
-world.py      the jobs of the world, and what they do
-history.py    weeks of its past, lived through in seconds
+world.py      the sample jobs, and what they do
+history.py    weeks of their history, simulated in seconds
 """

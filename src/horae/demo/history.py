@@ -1,7 +1,7 @@
-"""The world's past: weeks of it, really run by the engine on simulated time, up to this very moment.
+"""The history of the sample jobs: weeks that the engine really ran on simulated time, up to now.
 
-Nothing is written by hand: jobs come due, run, fail and are tried again; a machine dies in the middle of the night and
-comes back half a day later; people trigger, pause, cancel, replay and change things, at moments of the script below.
+Nothing is written by hand: jobs come due, run, fail and are retried; a machine dies in the night and comes back half a
+day later; people trigger, pause, cancel, replay and change jobs at the moments of the script below.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from horae.app.horae import Horae
-from horae.core.schedule import Cron
+from horae.core.schedule.schedules import Cron
 from horae.demo import world
-from horae.demo.world import World
+from horae.demo.world import DemoProgram
 from horae.security.keys import generate_key
 from horae.store.sqlite.driver import SqliteDriver
 from horae.testing.simulation import Simulation
 
 DAYS = 30
 CRASHED = 0.82
-"""Where in the history the machine dies, as a share of it."""
+"""When the machine dies, as a share of the history."""
 DOWN = timedelta(hours=11)
 LIVE_SINCE = timedelta(minutes=20)
-"""How long ago the third release came, with a job that runs every few seconds."""
+"""How long ago the third release started, with a job that runs every few seconds."""
 _STEPS = 60
 _CLOSE = timedelta(milliseconds=100)
 _KEEPING = {"sweep_every": 6 * 3600, "reap_every": 6 * 3600, "heartbeat": 12 * 3600, "spacing": 900}
@@ -36,19 +36,20 @@ Act = Callable[[Horae, Simulation], Awaitable[None]]
 
 
 class _Crash(Exception):
-    """Ends a simulation as a power cut does: nothing is settled, nobody is told."""
+    """Ends a simulation as a power cut does: nothing is settled or announced."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
-    """Something that somebody does: `at` is the share of the history that has passed, on the next full hour."""
+class _ScriptedAction:
+    """An action of a person. `at` is the share of the history that has passed; the action follows on the next full
+    hour."""
 
     at: float
     act: Act
 
 
-class Past:
-    """The history of a world in `folder`, from `days` ago until now."""
+class DemoHistory:
+    """The history in `folder`, from `days` ago until now."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Past:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         tell: Tell = lambda share: None,
     ) -> None:
-        """`tell` is told how much of it has passed, from 0 to 1."""
+        """`tell` is called with the share of the history that has been simulated, from 0 to 1."""
         self._folder = folder
         self._clock = clock
         self._tell = tell
@@ -66,8 +67,8 @@ class Past:
         self._days = days
         self.since = (self._now - timedelta(days=days)).replace(hour=0, minute=0, second=0, microsecond=0)
 
-    async def live(self) -> World:
-        """Lives through all of it; the world as it goes on from here, not started."""
+    async def live(self) -> DemoProgram:
+        """Simulates the whole history. Returns the world that goes on from now, not started."""
         key = self._folder / "master.key"
         key.touch(mode=0o600)
         key.write_text(generate_key())
@@ -78,10 +79,10 @@ class Past:
         await self._lived(2, crash + DOWN, released, _SECOND)
         await self._lived(3, released, None, ())
         self._tell(1.0)
-        return World(self._folder, self.since, live=True)
+        return DemoProgram(self._folder, self.since, live=True)
 
     def _crash(self) -> datetime:
-        """While the night audit runs, before a working day."""
+        """While the job night-audit runs, before a working day."""
         audit = Cron("30 2 * * 1-5", tz="Europe/Berlin", gap="shift").next(self._at(CRASHED))
         assert audit is not None
         return audit + timedelta(minutes=9)
@@ -91,10 +92,16 @@ class Past:
         return moment.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
 
     async def _lived(
-        self, release: int, start: datetime, end: datetime | None, script: tuple[_Moment, ...], *, crashes: bool = False
+        self,
+        release: int,
+        start: datetime,
+        end: datetime | None,
+        script: tuple[_ScriptedAction, ...],
+        *,
+        crashes: bool = False,
     ) -> None:
-        """One release from `start` until `end`; None: until now, whatever time it is by then."""
-        app = World(self._folder, self.since, release=release).app
+        """Simulates one release from `start` until `end`. None: until the real time at that moment."""
+        app = DemoProgram(self._folder, self.since, release=release).app
         async with Simulation(app, start, settings=dict(_KEEPING)) as simulation:
             self._hurry(simulation)
             for moment in script:
@@ -109,7 +116,7 @@ class Past:
                 raise _Crash
 
     async def _advance(self, simulation: Simulation, to: datetime) -> None:
-        """In steps, so that whoever waits sees how far it is."""
+        """Advances in steps, so that progress can be shown."""
         step = (self._now - self.since) / _STEPS
         while (left := to - simulation.now) > timedelta(0):
             await simulation.advance(min(left, step))
@@ -117,7 +124,7 @@ class Past:
 
     @staticmethod
     def _hurry(simulation: Simulation) -> None:
-        """A history that is lost with the machine's power can be made again: nothing waits for the disk."""
+        """Turns off disk synchronisation: a history that is lost in a power cut can be simulated again."""
         driver = None if simulation.store is None else simulation.store.driver
         if isinstance(driver, SqliteDriver):
             driver.connection.execute("PRAGMA sys.synchronous = OFF").fetchall()
@@ -158,7 +165,7 @@ async def _rested(app: Horae, simulation: Simulation) -> None:
 
 
 async def _cancelled(app: Horae, simulation: Simulation) -> None:
-    """Whatever index is being built just now, or is built next."""
+    """Cancels the run of rebuild-index that is running, or the next one that starts."""
     for _ in range(8):
         running = [run for run in await app.runs("rebuild-index", limit=3) if run.state == "RUNNING"]
         if running:
@@ -172,7 +179,7 @@ async def _moved(app: Horae, simulation: Simulation) -> None:
 
 
 async def _caught_up(app: Horae, simulation: Simulation) -> None:
-    """The prices nobody fetched while the machine was down."""
+    """Backfills the prices that were missed while the machine was down."""
     await simulation.advance("10m")
     await app.backfill("fetch-prices", simulation.now - timedelta(days=2), simulation.now)
 
@@ -193,23 +200,23 @@ async def _replayed(app: Horae, simulation: Simulation) -> None:
 
 
 async def _slept(app: Horae, simulation: Simulation) -> None:
-    """A machine that was suspended for a while."""
+    """The machine is suspended for a while."""
     await simulation.jump("95m")
 
 
 _FIRST = (
-    _Moment(0.0, _began),
-    _Moment(0.06, _triggered),
-    _Moment(0.2, _disabled),
-    _Moment(0.3, _rested),
-    _Moment(0.42, _cancelled),
-    _Moment(0.5, _moved),
-    _Moment(0.55, _paused),
-    _Moment(0.6, _replayed),
+    _ScriptedAction(0.0, _began),
+    _ScriptedAction(0.06, _triggered),
+    _ScriptedAction(0.2, _disabled),
+    _ScriptedAction(0.3, _rested),
+    _ScriptedAction(0.42, _cancelled),
+    _ScriptedAction(0.5, _moved),
+    _ScriptedAction(0.55, _paused),
+    _ScriptedAction(0.6, _replayed),
 )
 _SECOND = (
-    _Moment(0.0, _caught_up),
-    _Moment(0.88, _altered),
-    _Moment(0.91, _slept),
-    _Moment(0.96, _replayed),
+    _ScriptedAction(0.0, _caught_up),
+    _ScriptedAction(0.88, _altered),
+    _ScriptedAction(0.91, _slept),
+    _ScriptedAction(0.96, _replayed),
 )

@@ -1,17 +1,18 @@
-"""The sample jobs of `horae demo --tour`: one that always works, one that needs a second try, one of several tasks."""
+"""The sample jobs of `horae demo --tour`: one always works, one needs a second attempt, one has several tasks."""
 
 from __future__ import annotations
 
 import asyncio
 
 from horae.app.horae import Horae
-from horae.core.interval import Every
-from horae.core.policy import Retry
-from horae.runners.run import Run
+from horae.core.job.policies import Retry
+from horae.core.schedule.interval import Every
+from horae.executors.run import Run
 
 
 def sample_app(store: str) -> Horae:
-    """An app with a few jobs that run every few seconds. What they print is kept with them and not shown."""
+    """An app with a few jobs that run every few seconds. The output of tasks is kept with their attempts and not
+    printed."""
     app = Horae(store, settings={"tee": False}, grace_period="5s")
 
     @app.job("heartbeat", Every("1s"), description="Works, every second")
@@ -36,7 +37,7 @@ def sample_app(store: str) -> Horae:
     async def check(run: Run) -> None:
         print("checking the dates")
         await asyncio.sleep(0.2)
-        # By the slot's own time, so that the same slot always ends the same way.
+        # By the scheduled time, so that the same run always ends the same way.
         if run.scheduled_time.timestamp() // 2 % 2:
             raise ValueError("row 17 has no date")
 

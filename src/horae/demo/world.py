@@ -1,7 +1,7 @@
-"""A world of sample jobs: every idea has one that shows it.
+"""The sample jobs of the demonstration, one for each feature.
 
-What a task does is a matter of sleeping, printing and raising; how long and whether it fails follows from the slot it
-runs for, so that the same slot always ends the same way, on simulated time and on real time alike.
+Tasks sleep, print and raise. How long a task takes and whether it fails follows from the scheduled time of its run, so
+that the same run always ends the same way, on simulated time and on real time.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from typing import Any
 
 from horae.app.horae import Horae
 from horae.config import Configuration, KeySources
-from horae.core.distribution import Distribution
-from horae.core.external import ExternalPolicy
-from horae.core.interval import Every
-from horae.core.policy import Bounded, Queue, Retry
-from horae.core.schedule import Cron, Once
-from horae.core.window import Window
-from horae.runners.run import Run
+from horae.core.job.policies import Bounded, Queue, Retry
+from horae.core.program.policy import ExternalPolicy
+from horae.core.schedule.interval import Every
+from horae.core.schedule.schedules import Cron, Once
+from horae.core.window.distribution import Distribution
+from horae.core.window.window import Window
+from horae.executors.run import Run
 
 NODE = "demo"
 RETENTION_DAYS = 90.0
-"""Longer than the history is, or the engine would sweep it away while it makes it."""
+"""Longer than the history, or the engine would delete runs while it simulates them."""
 RELEASES = 3
-"""Of the program: the second changes two jobs, the third adds one that can be watched live."""
+"""Releases of the program: the second changes two jobs, the third adds one that can be watched live."""
 PROGRAM = shutil.which("df") or shutil.which("echo") or "/bin/echo"
-"""What the external job starts: where the space goes, on every machine that has such a program."""
+"""The program that the external job runs: `df`, or `echo` on a machine without it."""
 _LONG_RUN = timedelta(hours=24)
 _MENDED = timedelta(hours=6)
 _BAD_DAYS = (7, 21)
-"""Of every month, for those who read orders."""
+"""Days of the month on which extract-orders fails."""
 
 
-class World:
+class DemoProgram:
     """One release of the demonstration's program, with a catalog and a key in `folder`."""
 
     def __init__(self, folder: Path, since: datetime, *, release: int = RELEASES, live: bool = False) -> None:
-        """`since` is when its history begins. `live`: on real time, where programs are started too."""
+        """`since` is when its history begins. `live` means real time, on which programs are started too."""
         self._since = since
         self._release = release
         self.app = Horae(
             f"sqlite:///{folder / 'horae.db'}",
             node=NODE,
             max_concurrent_jobs=12,
-            # Simulated, nothing may pass between the last moment and the stop; live, nobody waits long for a demo.
+            # On simulated time no time may pass between the last moment and the stop; a live demo should stop quickly.
             grace_period="2s" if live else 0,
             settings={
                 "configuration": _configuration(folder),
@@ -200,7 +200,7 @@ class World:
             description="Flaky: often needs a second try, and at times three are not enough",
         )
         async def fetch_prices(run: Run) -> dict[str, int]:
-            # Now and then it hangs, and is cut after two minutes.
+            # Now and then it hangs and is ended after two minutes.
             await asyncio.sleep(300 if chance(run, 0.04) else took(run, 3, 20))
             print("asked exchange.example, attempt", run.attempt)
             if run.attempt <= (0, 0, 0, 0, 0, 1, 1, 2, 3, 3)[part(run, 10)]:
@@ -332,7 +332,7 @@ TOTALS = """CREATE JOB daily-totals SCHEDULE = CRON '30 13 * * *' MAX_RETRIES = 
 
 
 def took(run: Run, least: float, most: float) -> float:
-    """Seconds that this try takes: mostly short, seldom long."""
+    """The seconds that this attempt takes: mostly short, seldom long."""
     return round(least + (most - least) * _draw(run, f"took {run.attempt}") ** 3, 3)
 
 
@@ -341,7 +341,8 @@ def part(run: Run, of: int) -> int:
 
 
 def chance(run: Run, share: float) -> bool:
-    """Whether this slot is one of that share of all. What is done again long after its time finds the world mended."""
+    """Whether this run is one of that share of all. A run long after its scheduled time is never one: the cause has
+    gone."""
     return _draw(run, "chance") < share and run.started_at - run.scheduled_time < _MENDED
 
 

@@ -1,1 +1,5 @@
-"""The live half: the only room with a clock and tasks. Each loop reads, asks core, commits, announces."""
+"""The engine of a node: the loops that claim, run and settle runs, send heartbeats and do maintenance.
+
+Core decides without a clock; this package has the clock and the background tasks. Each loop reads rows, asks core to
+decide, commits, and emits events.
+"""

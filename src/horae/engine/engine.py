@@ -1,4 +1,4 @@
-"""One node: its loops put together, started, drained and stopped."""
+"""One node: builds its loops, starts them, drains them and stops them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 from uuid import uuid4
 
 from horae.core.access import LOCAL_NAME
-from horae.core.instant import EPOCH
-from horae.core.lifecycle import RunState
-from horae.core.needs import MOST_REPORTED
-from horae.engine.completer import Completer
-from horae.engine.delivery import Delivery
-from horae.engine.dispatcher import Dispatcher
-from horae.engine.hooks import Caller, Hooks
-from horae.engine.keeper import Keeper
-from horae.engine.learning import Learner
-from horae.engine.live import Ledger, LiveRun
-from horae.engine.outage import Outage
-from horae.engine.overlong import OverlongReporter
-from horae.engine.parts import Shared, ThreadPool
-from horae.engine.registry import Registry
-from horae.engine.runner import Runner
-from horae.engine.tools import Tools
-from horae.engine.tuning import Tuning, retuned
-from horae.engine.wakeup import Alarm, StoreClock
+from horae.core.job.requirements import MOST_REPORTED
+from horae.core.run.lifecycle import RunState
+from horae.core.time.instant import EPOCH
+from horae.engine.attempts.runner import AttemptRunner
+from horae.engine.attempts.tools import TaskResources
+from horae.engine.claimer import Claimer
+from horae.engine.handler_import import HandlerImporter
+from horae.engine.handlers import HandlerRegistry
+from horae.engine.hook_delivery import HookDeliverer
+from horae.engine.hooks import HookCaller, HookRegistry
+from horae.engine.limits import EngineSettings, retuned
+from horae.engine.live_runs import LiveRun, LiveRuns
+from horae.engine.long_runs import LongRunReporter
+from horae.engine.maintenance import MaintenanceLoops
+from horae.engine.outage import OutageTracker
+from horae.engine.protocols import EngineContext, ThreadPool
+from horae.engine.settler import AttemptSettler
+from horae.engine.wakeup import StoreClock, WakeSignal
 from horae.engine.watchdog import Watchdog, WatchdogThread
 from horae.errors import StoreError
 from horae.events import (
@@ -43,55 +43,55 @@ from horae.events import (
     SandboxMissing,
     Stream,
 )
-from horae.runners.output import Capture
-from horae.runners.processes import Processes
-from horae.runners.threads import Threads
-from horae.store.port import Passed, Store, ThreadKey
-from horae.store.repeat import repeated
+from horae.executors.output import Capture
+from horae.executors.processes import Processes
+from horae.executors.threads import Threads
+from horae.store.protocols.store import Store, ThreadKey, UnreportedRun
+from horae.store.repeat import repeat_verb
 from horae.version import __version__
 
-_NAMED = 10
-"""Runs that are named when they are waited for."""
+_MOST_NAMED = 10
+"""Most runs that the draining message names."""
 FORCE_AFTER = 5.0
-"""Seconds between asking tasks to stop and going without them."""
+"""Seconds between asking tasks to stop and going on without them."""
 SETTLING = 30.0
-"""Seconds a node that stops waits for a catalog that cannot be reached to take down what has ended."""
-HOOKED_AGAIN = 3600.0
-"""Seconds after which a node says again which hooks it has: the catalog forgets them after seven days."""
-TOLD_AGAIN = 0.5
-"""Seconds after which a loop that was told to end, and has not, is told again."""
+"""Seconds that a stopping node waits for an unreachable catalog before it gives up settling ended attempts."""
+REPORT_HOOKS_EVERY = 3600.0
+"""Seconds after which a node reports its hooks again. The catalog forgets hooks after seven days without a report."""
+CANCEL_AGAIN = 0.5
+"""Seconds after which a loop that has not ended is cancelled again."""
 
 
-class Host:
-    """Where an engine's tasks run, and what keeps house beside them. A simulation has another."""
+class EngineHost:
+    """The threads, processes and watchdog that an engine uses. A simulation supplies its own."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tuning: Tuning) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, tuning: EngineSettings) -> None:
         self.threads: ThreadPool = Threads(loop)
         self.processes = Processes(loop, memory_limit=tuning.process_memory, tee=tuning.tee)
         self.watchdog: Watchdog = WatchdogThread()
 
     def background(self) -> AbstractContextManager[None]:
-        """Around the start of loops that only look after things: nothing that is due waits for them."""
+        """Wraps the start of the maintenance loops. Due runs never wait for these loops."""
         return nullcontext()
 
 
 class Engine:
-    """Runs what is due on this node. The store is open; definitions are in it."""
+    """Runs due runs on this node. The store must be open and contain the definitions."""
 
     def __init__(
         self,
         store: Store,
-        registry: Registry,
-        hooks: Hooks,
+        registry: HandlerRegistry,
+        hooks: HookRegistry,
         stream: Stream,
-        tuning: Tuning,
+        tuning: EngineSettings,
         *,
         name: str | None = None,
         slots: int = 50,
         grace_period: float = 30.0,
         shutdown: str = "drain",
-        host: Host | None = None,
-        tools: Tools | None = None,
+        host: EngineHost | None = None,
+        tools: TaskResources | None = None,
     ) -> None:
         loop = self._loop = asyncio.get_running_loop()
         self._store = store
@@ -101,29 +101,32 @@ class Engine:
         self._grace = grace_period
         self._shutdown = shutdown
         self.node = uuid4()
-        self.ledger = Ledger(slots)
+        self.ledger = LiveRuns(slots)
         self._given = (slots, tuning)
-        self._progress = Alarm(loop)
+        self._progress = WakeSignal(loop)
         self._forced = asyncio.Event()
         self.process_ends = False
-        """Whether the process ends when this engine has stopped, and with it whatever thread is left: until then such a
-        thread counts. In a program that goes on nobody could say when it has ended."""
+        """Whether the process ends when this engine has stopped, and all its threads with it. Until then, threads of
+        abandoned attempts keep counting as working. If the process goes on, no one can report when such a thread ends,
+        so they stop counting."""
         self._left = False
         self._loops: list[asyncio.Task[None]] = []
         self._capture = Capture(tee=tuning.tee)
-        self._host = host or Host(loop, tuning)
+        self._host = host or EngineHost(loop, tuning)
         self._threads = self._host.threads
         self._processes = self._host.processes
-        self._outage = Outage(loop, stream)
-        self._caller = Caller(loop, store, hooks, stream, self._threads.submit)
+        self._outage = OutageTracker(loop, stream)
+        self._caller = HookCaller(loop, store, hooks, stream, self._threads.submit)
         self._hooked = loop.time()
-        shared = Shared(loop, store, registry, self.ledger, stream, tuning, self._outage, StoreClock(loop), tools)
-        self.runner = Runner(shared, self._threads, self._processes)
-        self.dispatcher = Dispatcher(shared, self.runner, self._caller, self._host.watchdog)
-        self.delivery = Delivery(shared, self._caller)
-        self.completer = Completer(shared, self.runner, self._run_ended, self._slot_freed)
-        self.overlong = OverlongReporter(shared)
-        self.keeper = Keeper(
+        shared = EngineContext(
+            loop, store, registry, self.ledger, stream, tuning, self._outage, StoreClock(loop), tools
+        )
+        self.runner = AttemptRunner(shared, self._threads, self._processes)
+        self.dispatcher = Claimer(shared, self.runner, self._caller, self._host.watchdog)
+        self.delivery = HookDeliverer(shared, self._caller)
+        self.completer = AttemptSettler(shared, self.runner, self._run_ended, self._slot_freed)
+        self.overlong = LongRunReporter(shared)
+        self.keeper = MaintenanceLoops(
             shared,
             self.runner,
             self.completer,
@@ -134,7 +137,7 @@ class Engine:
             self._host.watchdog,
         )
         self.keeper.name = name
-        self.learner = Learner(shared, inline=host is not None)
+        self.learner = HandlerImporter(shared, inline=host is not None)
         self._tools = tools
         self._reported = (registry.names, registry.sandbox, self.keeper.rhythm)
         self.keeper.describe = self._describe
@@ -160,9 +163,11 @@ class Engine:
             self._progress.ring()
 
     async def _retune(self, set_by_system: Mapping[str, Any]) -> None:
-        """Takes up what ALTER SYSTEM has set; what was set back is again as the program has it.
+        """Applies the settings of ALTER SYSTEM; a setting that was reset gets the value the engine was started with.
 
-        The node's row says what it stands by before the node goes by more, and only after it goes by less."""
+        Other nodes judge this node by the silence and the heartbeat in its row. So the row gets the longer values
+        before the node uses them, and the shorter ones only after the node uses them.
+        """
         slots, tuning = retuned(self._given, set_by_system)
         silence, heartbeat = self.keeper.rhythm
         both = (max(silence, tuning.take_over_after), max(heartbeat, tuning.heartbeat))
@@ -176,14 +181,17 @@ class Engine:
     # ---- starting ----------------------------------------------------------------------------------------------------
 
     async def start(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Joins, does what is to be `prepare`d, and begins to work. Raises NodeNameTaken, or what the store or the
-        preparation raises; nothing is left behind then."""
+        """Joins the cluster, calls `prepare`, and starts the loops.
+
+        Raises NodeNameTaken, and whatever the store or `prepare` raises; the node has left the cluster again in that
+        case.
+        """
         await self._join()
         try:
-            totals = await repeated(self._store.totals)
-            await repeated(self.keeper.take_up_settings)
+            totals = await repeat_verb(self._store.totals)
+            await repeat_verb(self.keeper.take_up_settings)
             if prepare is not None:
-                # Last: whatever fails before it, nothing of it was done.
+                # Last, so that a failure of an earlier step leaves nothing of it behind.
                 await prepare()
         except BaseException:
             with suppress(StoreError):
@@ -206,7 +214,7 @@ class Engine:
         self._stream.emit(EngineStarted(str(self.node), self._name, totals.jobs_enabled, self.ledger.slots))
         if self._registry.sandbox is not None:
             self._stream.emit(SandboxMissing(self._registry.sandbox))
-        # What ended while no node had the hooks waits for them.
+        # Hooks of runs that ended while no node had them are delivered now.
         self.delivery.stir()
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -222,10 +230,10 @@ class Engine:
             await self._store.join(self.node, name=self._name, details=details, working=working)
             self.keeper.watchdog.confirm(sent_at)
 
-        await repeated(join)
+        await repeat_verb(join)
 
     def _details(self, rhythm: tuple[float, float] | None = None) -> dict[str, Any]:
-        """What the node says of itself."""
+        """Returns what the node's row says about it."""
         silence, heartbeat = rhythm or self.keeper.rhythm
         self._reported = (self._registry.names, self._registry.sandbox, (silence, heartbeat))
         sandbox = {} if self._registry.sandbox is None else {"sandbox": self._registry.sandbox}
@@ -243,18 +251,18 @@ class Engine:
         }
 
     async def _describe(self) -> None:
-        """Reports what has changed of this node: what others rely on, and what they would take for gone."""
+        """Reports changes of this node to the catalog: its handlers and settings, and that its hooks still exist."""
         await self._describe_abilities()
         hooks = self._caller.hooks.completing()
-        if hooks and self._loop.time() - self._hooked > HOOKED_AGAIN:
+        if hooks and self._loop.time() - self._hooked > REPORT_HOOKS_EVERY:
             await self._store.register_hooks([each.hook for each in hooks.values()])
             self._hooked = self._loop.time()
-        # Another node may have ended runs.
+        # Another node may have ended runs whose hooks only this node has.
         self.delivery.stir()
 
     async def _describe_abilities(self) -> None:
-        """Reports handlers that this node has learned since, which others would take for gone, and whether it can start
-        programs by now."""
+        """Reports handlers that this node has imported, and whether it can start programs now. Other nodes would count
+        handlers that no node reports as gone."""
         before = self._reported[1]
         if self._tools is not None and self._tools.external.enabled:
             self._registry.able(*await self._tools.abilities())
@@ -266,8 +274,8 @@ class Engine:
         elif self._registry.sandbox != before:
             self._stream.emit(SandboxMissing(self._registry.sandbox))
 
-    def _passed(self, runs: Sequence[Passed]) -> None:
-        """Announces what became of runs that no node reports."""
+    def _passed(self, runs: Sequence[UnreportedRun]) -> None:
+        """Emits events for runs that changed without an owner: ended while waiting, reaped, taken over or put back."""
         for run in runs:
             if run.state is RunState.PENDING:
                 reason = self.keeper.naming(run.reason or "released")
@@ -293,7 +301,7 @@ class Engine:
         self.delivery.stir()
 
     async def _rejoin(self) -> None:
-        # They were asked to stop, and work until they do: nobody is to start them anew beside that unasked.
+        # These attempts work on until they stop. Listing them keeps other nodes from starting the same tasks meanwhile.
         working = [attempt.key for attempt in self.ledger.attempts]
         gone, self.node = self.node, uuid4()
         try:
@@ -316,8 +324,8 @@ class Engine:
             self.delivery.stir()
 
     async def failed(self) -> None:
-        """Returns never, unless one of the loops ends by an error; then it is raised."""
-        # Not gather: whoever stops waiting for this must not stop the loops with it.
+        """Never returns. Raises the error of a loop that has ended with one."""
+        # Not gather: a caller that stops waiting for this must not cancel the loops.
         done, _ = await asyncio.wait(self._loops, return_when=asyncio.FIRST_EXCEPTION)
         for loop in done:
             loop.result()
@@ -332,25 +340,25 @@ class Engine:
     # ---- stopping ----------------------------------------------------------------------------------------------------
 
     def force(self) -> None:
-        """No more patience: what is still at work is cut now, and the process ends."""
+        """Ends the grace period: running attempts are cut off now, because the process ends."""
         self.process_ends = True
         self._forced.set()
         self._progress.ring()
 
     async def stop(self) -> int:
-        """Stops taking work, lets what runs finish within the grace period, cancels, then goes on without the rest.
+        """Stops claiming, lets runs finish within the grace period, cancels the rest, and releases what is left.
 
-        Returns how many runs were handed back. What ended is in the catalog when this returns, unless the store cannot
-        be reached; then others take over.
+        Returns how many runs were released. All ended attempts are in the catalog when this returns, unless the store
+        cannot be reached; then other nodes take the runs over.
         """
         self.dispatcher.draining = True
-        # What is being claimed at this moment is claimed first, and then finished or handed back like the rest.
+        # A claim that is under way is finished first; its runs are finished or released like the others.
         await self._bounded(self.dispatcher.claims_over(), FORCE_AFTER)
         ends = self._loop.time() + self._grace
         cut = 0
         under_way = [f"{run.job_name} ({run.run_id})" for run in self.ledger.runs.values()]
         if under_way:
-            named = ", ".join([*under_way[:_NAMED], *(["…"] if len(under_way) > _NAMED else [])])
+            named = ", ".join([*under_way[:_MOST_NAMED], *(["…"] if len(under_way) > _MOST_NAMED else [])])
             self._stream.emit(Draining(str(self.node), self._grace, len(under_way), named, self._name))
         if self._shutdown == "cancel":
             cut = self._cut()
@@ -358,7 +366,7 @@ class Engine:
         if self.ledger.working:
             cut += self._cut()
             await self._at_rest(max(ends, self._loop.time()) + FORCE_AFTER if self._shutdown == "drain" else ends)
-            # Forced or not: who stops when asked has stopped after a turn or two.
+            # Tasks that react to the request have stopped after a turn or two of the event loop.
             for _ in range(3):
                 await asyncio.sleep(0)
         for run in list(self.ledger.runs.values()):
@@ -374,16 +382,16 @@ class Engine:
         return cut
 
     def _cut(self) -> int:
-        """Asks everything to stop; it goes back to be run elsewhere."""
+        """Asks all attempts to stop and marks their runs for release. Returns how many runs."""
         cut = [run for run in self.ledger.runs.values() if (run.attempts or run.preparing) and not run.released]
         for run in cut:
             self.runner.release_run(run)
         return len(cut)
 
     async def _at_rest(self, until: float) -> None:
-        """Until nothing is under way and every end is in the catalog: settling one task may begin the next.
+        """Waits until no attempt is under way and every end is in the catalog: settling one task may start the next.
 
-        What a catalog that is away cannot take down is not waited for longer than SETTLING.
+        Once no attempt is under way, it waits at most SETTLING seconds for a catalog that cannot be reached.
         """
         idle: float | None = None
         while (self.ledger.working or self.ledger.runs) and not self._forced.is_set():
@@ -398,7 +406,7 @@ class Engine:
         await self._store.leave(self.node, working=self.process_ends and self.ledger.has_threads)
 
     async def _bounded(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
-        """Waits for `work`, but no longer than `seconds`, and a second at most once patience is over."""
+        """Waits for `work` for at most `seconds`, and for at most one more second once the engine is forced to stop."""
         task = self._loop.create_task(work)
         forced = self._loop.create_task(self._forced.wait())
         await asyncio.wait({task, forced}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -417,9 +425,10 @@ class Engine:
         while left and self._loop.time() < ends:
             for task in left:
                 task.cancel()
-            # Again and again: a driver that loses its connection while it is cancelled says that instead, and the loop
-            # rides it out as any outage. But not for ever: a server that does not answer may keep one waiting.
-            _, left = await asyncio.wait(left, timeout=TOLD_AGAIN)
+            # Cancelled repeatedly: a driver that loses its connection during the cancellation raises that error
+            # instead, and the loop treats it as an outage. Limited in time: a server that does not answer may block a
+            # loop for ever.
+            _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN)
         await asyncio.gather(*(task for task in loops if task.done()), return_exceptions=True)
 
     async def _close(self) -> None:
@@ -434,7 +443,7 @@ class Engine:
         self._capture.uninstall()
 
     async def crash(self) -> None:
-        """Drops everything as a killed process would: nothing is settled, nobody is told. For simulations."""
+        """Drops everything as a killed process would: nothing is settled or reported. For simulations."""
         for run in self.ledger.runs.values():
             run.forget()
             for attempt in run.attempts.values():

@@ -1,8 +1,8 @@
-"""on_start and on_complete: functions that a program wants called around its runs.
+"""on_start and on_complete: functions that a program has called around its runs.
 
-`on_start` is called on the node that starts a run for the first time, before its tasks. `on_complete(report)` is called
-once a run has ended, however it ended and whatever ended it, by one live node of the program that has the hook
-(`engine.delivery`). A hook that raises is announced; the run is not touched by it.
+`on_start(report)` is called before the first task, on the node that starts a run for the first time.
+`on_complete(report)` is called after a run has ended in any way, by one live node of the program that has the hook (see
+`engine.hook_delivery`). An error in a hook is reported as an event and does not affect the run.
 """
 
 from __future__ import annotations
@@ -14,65 +14,67 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from horae.core.lifecycle import RUNS, RunState
-from horae.core.report import Report, build_report
-from horae.engine.fault import fault_of
-from horae.engine.live import LiveRun
+from horae.core.report.report import RunReport, build_report
+from horae.core.run.lifecycle import RUNS, RunState
+from horae.engine.attempts.error_record import fault_of
+from horae.engine.live_runs import LiveRun
 from horae.errors import InvalidInput, RunNotFound, StoreError, shown
 from horae.events import HookFailed, Stream, name_of
-from horae.store.port import Claim, Hook, Store
-from horae.store.repeat import repeated
+from horae.store.protocols.store import Claim, Hook, Store
+from horae.store.repeat import repeat_verb
 
 Function = Callable[..., Any]
-"""A hook as a program writes it: with the report as its argument, or without any."""
+"""A hook as a program writes it: it takes the report or no argument."""
 
 
-class Registered(NamedTuple):
-    """An on_complete hook: the function, and what the catalog knows of it."""
+class RegisteredHook(NamedTuple):
+    """An on_complete hook: the function and the record that the catalog stores for it."""
 
     function: Function
     hook: Hook
 
 
-class Hooks:
-    """Every hook of one app. Those of a job are called before those of all jobs, in the order of their definition."""
+class HookRegistry:
+    """All hooks of one app. The hooks of a job are called before those of all jobs, each in the order of definition."""
 
     def __init__(self) -> None:
         self._start: dict[str | None, list[Function]] = {}
-        self._complete: dict[str | None, list[Registered]] = {}
+        self._complete: dict[str | None, list[RegisteredHook]] = {}
 
     def on_start(self, function: Function, job: str | None = None) -> None:
         self._start.setdefault(job, []).append(function)
 
     def on_complete(self, function: Function, job: str | None = None, states: Iterable[str] | None = None) -> None:
-        """Raises InvalidInput for a state that is none, or that no run ends in."""
+        """Registers a hook for the end of runs. Raises InvalidInput for an unknown state and for one in which no run
+        ends."""
         among = self._complete.setdefault(job, [])
         name = name_of(function) + ("" if job is None else f"@{job}")
         same = Counter(each.hook.hook_id.partition("#")[0] for each in among)[name]
-        among.append(Registered(function, Hook(f"{name}#{same + 1}" if same else name, job, _checked(states))))
+        among.append(RegisteredHook(function, Hook(f"{name}#{same + 1}" if same else name, job, _checked(states))))
 
     def forget(self, job: str) -> None:
-        """Removes a job's hooks: one that is defined again, as in a notebook, has those of its latest definition."""
+        """Removes a job's hooks. A job that is defined again, as in a notebook, has only the hooks of its latest
+        definition."""
         self._start.pop(job, None)
         self._complete.pop(job, None)
 
     def starting(self, job: str) -> list[Function]:
         return [*self._start.get(job, ()), *self._start.get(None, ())] if self._start else []
 
-    def completing(self) -> dict[str, Registered]:
-        """The hooks for ends of runs, by their ids, in the order in which they are called."""
+    def completing(self) -> dict[str, RegisteredHook]:
+        """Returns the on_complete hooks by id, in the order in which they are called."""
         of_jobs = [each for job, among in self._complete.items() if job is not None for each in among]
         return {each.hook.hook_id: each for each in (*of_jobs, *self._complete.get(None, ()))}
 
 
-class Caller:
+class HookCaller:
     """Calls hooks for one engine."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         store: Store,
-        hooks: Hooks,
+        hooks: HookRegistry,
         stream: Stream,
         submit: Callable[[Callable[[], Any], Callable[[Any, BaseException | None], None]], None],
     ) -> None:
@@ -83,7 +85,7 @@ class Caller:
         self._submit = submit
 
     async def started(self, run: LiveRun) -> None:
-        """Called and waited for before the first task starts, so that it can prepare what tasks need."""
+        """Calls the on_start hooks and waits for them, so that they can prepare what the tasks need."""
         hooks = self.hooks.starting(run.job_name)
         if not hooks:
             return
@@ -95,13 +97,13 @@ class Caller:
         for hook in hooks:
             await self.call(run.job_name, "on_start", hook, report)
 
-    async def report(self, run_id: str) -> Report:
-        """Raises RunNotFound, and what the store raises."""
-        history = await repeated(lambda: self._store.history(run_id))
+    async def report(self, run_id: str) -> RunReport:
+        """Builds the report of a run. Raises RunNotFound and the errors of the store."""
+        history = await repeat_verb(lambda: self._store.history(run_id))
         return build_report(history.run, history.tasks)
 
-    async def call(self, job: str, name: str, hook: Function, report: Report, limit: float | None = None) -> None:
-        """Calls one hook, and waits for it for `limit` seconds at most."""
+    async def call(self, job: str, name: str, hook: Function, report: RunReport, limit: float | None = None) -> None:
+        """Calls one hook and waits for it for at most `limit` seconds. Errors are emitted as HookFailed."""
         passing = asyncio.timeout(limit)
         try:
             async with passing:
@@ -115,7 +117,7 @@ class Caller:
             else:
                 self._stream.emit(failure(job, name, report.run_id, error, hook))
 
-    async def _called(self, hook: Function, arguments: tuple[Report, ...]) -> None:
+    async def _called(self, hook: Function, arguments: tuple[RunReport, ...]) -> None:
         if inspect.iscoroutinefunction(hook):
             await hook(*arguments)
             return
@@ -127,7 +129,7 @@ class Caller:
 
 
 def failure(job: str, name: str, run_id: str, error: BaseException, hook: Function | None = None) -> HookFailed:
-    """The event that tells of an error in a hook, or in making its report, with where it happened."""
+    """Builds the event for an error in a hook, or in building its report."""
     fault = fault_of(error)
     function = None if hook is None else name_of(hook)
     return HookFailed(job, name, fault.error, function, run_id, fault.traceback, fault.exception)
@@ -156,13 +158,13 @@ def _answer(answer: asyncio.Future[Any], value: Any, error: BaseException | None
     elif isinstance(error, Exception) and not isinstance(error, StopIteration):
         answer.set_exception(error)
     else:
-        # No future takes a StopIteration, and a loop ends with SystemExit and KeyboardInterrupt.
+        # A future refuses StopIteration, and SystemExit or KeyboardInterrupt would end the loop.
         told = RuntimeError(f"{type(error).__name__}: {error}")
         answer.set_exception(told.with_traceback(error.__traceback__))
 
 
 def _cancelled(error: BaseException) -> bool:
-    """Whether it is us who are cancelled, and not something the hook waited for."""
+    """Returns whether the current task itself was cancelled, and not something that the hook waited for."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
@@ -178,5 +180,5 @@ def _takes_report(hook: Function) -> bool:
 
 
 def first_time(claim: Claim) -> bool:
-    """Whether this is the run's first start anywhere: nothing was tried, lost or handed back before."""
+    """Returns whether this is the run's first claim: it was never claimed, lost or released before."""
     return claim.fence == 1

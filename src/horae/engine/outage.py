@@ -1,4 +1,4 @@
-"""What happens while the store cannot be reached: nothing is started, nothing is lost, and it is said once."""
+"""Outages of the store: loops pause and retry, and the loss and the return are reported once each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ SHORTEST = 0.05
 LONGEST = 2.0
 
 
-class Outage:
-    """Shared by an engine's loops. Whoever fails waits here; whoever gets through first says that it is over."""
+class OutageTracker:
+    """The outage state that an engine's loops share. A loop whose call fails waits here; the first call that succeeds
+    ends it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stream: Stream) -> None:
         self._loop = loop
@@ -19,14 +20,15 @@ class Outage:
         self._since: float | None = None
         self._pause = SHORTEST
         self.suspicious = False
-        """A connection was lost since the last heartbeat: the node may own runs it was never told of."""
+        """Whether a connection was lost since the last heartbeat. The node may then own runs that it does not know
+        of."""
 
     @property
     def lasts(self) -> bool:
         return self._since is not None
 
     async def ride_out(self, error: Exception) -> None:
-        """A pause before the next try, longer each time."""
+        """Waits before the next try, longer each time, up to LONGEST seconds."""
         self.suspicious = True
         if self._since is None:
             self._since = self._loop.time()

@@ -1,4 +1,4 @@
-"""Waking: one coalescing alarm, one timer for all time limits, and the store's clock as the loop sees it."""
+"""Wake-ups of loops: a coalescing alarm, a shared timer for all timeouts, and the store's clock in loop time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 
-class Alarm:
-    """Rings at a set time or when somebody rings it; a ring nobody waited for is kept for the next wait."""
+class WakeSignal:
+    """Wakes one waiter at a set time or when `ring` is called. A ring without a waiter is kept for the next wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -22,7 +22,7 @@ class Alarm:
             self._waiter.set_result(None)
 
     def ring_within(self, seconds: float) -> None:
-        """Rings after `seconds`, unless it is to ring before that anyway."""
+        """Rings after `seconds`, unless it rings before."""
         if self._later is None and not self.rung:
             self._later = self._loop.call_later(seconds, self._ring_late)
 
@@ -31,7 +31,7 @@ class Alarm:
         self.ring()
 
     async def wait(self, until: float | None = None) -> None:
-        """Returns when it rings, or at the loop's time `until`."""
+        """Returns when the alarm rings, or at the loop's time `until`."""
         if not self.rung:
             self._waiter = self._loop.create_future()
             timer = None if until is None else self._loop.call_at(until, self.ring)
@@ -49,8 +49,8 @@ class Alarm:
             self._later = None
 
 
-class Watch:
-    """One timer for all time limits: set to the earliest, asked again when it fires."""
+class DeadlineTimer:
+    """One timer for all timeouts. It is set to the earliest; when it fires, `look` returns the next."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, look: Callable[[], float | None]) -> None:
         self._loop = loop
@@ -75,19 +75,21 @@ class Watch:
 
 
 class StoreClock:
-    """The store's clock decides what is due; the loop's own only measures how long it is until then."""
+    """Converts the store's time to the loop's time. The store's clock decides what is due; the loop's clock measures
+    waits."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._offset: float | None = None
 
     def note(self, now: datetime) -> float:
-        """Takes a reading of the store's clock; returns by how much it has jumped since the last, 0 at the first."""
+        """Notes a reading of the store's clock; returns by how many seconds it has jumped since the last one, 0 at the
+        first."""
         offset = now.timestamp() - self._loop.time()
         before, self._offset = self._offset, offset
         return 0.0 if before is None else offset - before
 
     def at(self, moment: datetime) -> float:
-        """When that is, by the loop's time; never before now."""
+        """Returns the loop's time for a moment of the store's clock, never before now."""
         now = self._loop.time()
         return now if self._offset is None else max(now, moment.timestamp() - self._offset)

@@ -1,7 +1,7 @@
-"""The watchdog: stops a node's work when its heartbeat has not been confirmed for too long.
+"""The watchdog: stops a node's attempts when no heartbeat has been confirmed for too long.
 
-It is a thread beside the heartbeat, not a part of it: a heartbeat whose packets are swallowed hangs, and would never
-come to the line that looks how late it is. Time is that since the machine started, which goes on while it is suspended.
+It is a thread beside the heartbeat and not part of it, because a heartbeat whose packets are lost hangs and cannot
+check how late it is. It measures time since the machine started, which goes on while the machine is suspended.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ import time
 from collections.abc import Callable
 
 LONGEST_WAIT = 1.0
-"""Seconds between two looks at the clock: a wait does not count the time that the machine is suspended."""
+"""Seconds between two looks at the clock. A wait does not count the time for which the machine is suspended."""
 
 
 def elapsed() -> float:
-    """Seconds since the machine started, suspended time included where the system counts it."""
+    """Returns the seconds since the machine started, including suspended time where the system counts it."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 class Watchdog:
-    """Knows when the last confirmed heartbeat was sent, and how late the next may be. This one only answers; it is all
-    that a simulation needs, whose time stands still while something hangs."""
+    """Knows when the last confirmed heartbeat was sent, and how late the next may be.
+
+    This class only answers questions and starts no thread. Simulations use it, because their time stands still while
+    code hangs.
+    """
 
     def __init__(self, clock: Callable[[], float] = elapsed) -> None:
         self.clock = clock
@@ -33,20 +36,21 @@ class Watchdog:
         self._told = False
 
     def confirm(self, sent_at: float) -> None:
-        """A heartbeat that was sent at that moment has been confirmed."""
+        """Notes that the heartbeat sent at that moment has been confirmed."""
         with self._condition:
             self._confirmed = sent_at
             self._told = False
             self._condition.notify_all()
 
     def limit(self, seconds: float | None) -> None:
-        """How long after the last confirmed heartbeat work may go on; None: for ever."""
+        """Sets how many seconds after the last confirmed heartbeat attempts may go on. None: for ever."""
         with self._condition:
             self._limit = seconds
             self._condition.notify_all()
 
     def overdue(self) -> float | None:
-        """The seconds since the last confirmed heartbeat, once these are too many; told once until the next."""
+        """Returns the seconds since the last confirmed heartbeat if they exceed the limit; once only, until the next
+        confirmation."""
         with self._condition:
             return self._overdue()
 
@@ -57,8 +61,8 @@ class Watchdog:
 
     @property
     def is_late(self) -> bool:
-        """Whether these are too many, however often that was told: until the next confirmed heartbeat others may take
-        this node for dead."""
+        """Whether the limit is exceeded, however often that was reported. Until the next confirmed heartbeat other
+        nodes may count this node as dead."""
         limit = self._limit
         return limit is not None and self.silence >= limit
 
@@ -70,14 +74,15 @@ class Watchdog:
         return late
 
     def start(self, stop: Callable[[float], None]) -> None:
-        """From now on `stop` is called with the seconds, in another thread, once they are too many."""
+        """Starts to watch: `stop` is called with the seconds of silence, in another thread, when the limit is
+        exceeded."""
 
     def close(self) -> None:
-        """Calls nobody any more."""
+        """Stops watching."""
 
 
 class WatchdogThread(Watchdog):
-    """A watchdog that looks by itself."""
+    """A watchdog with a thread that checks the limit."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Who somebody is, what they may do, what must stay secret, and whether the trail of it all is still whole.
+"""Authentication by password, access checks, secrets, and verification of the audit trail.
 
-Rules are `core.access`'s and `core.trail`'s; this room asks the vault, hashes, encrypts and looks. It writes audit
-rows, and secrets under another key.
+The rules are in `core.access` and `core.audit`. This package reads the catalog, hashes, encrypts and compares. It
+writes audit rows, seals, the audit key, the head file, and secrets encrypted under another key.
 """

@@ -1,8 +1,8 @@
-"""The door that every surface goes through, and whom a job runs as.
+"""Access checks for every interface, and the identity that a job runs as.
 
-`Gate` is one principal before one catalog: each check lets pass, or raises AccessDenied that says who, what is missing
-and how to get it, and leaves an ACCESS_DENIED row. `identity` is asked before each attempt: a job runs only while its
-owner could still make it.
+`AccessChecker` checks one principal against one catalog. A check returns, or raises AccessDenied, which names the user,
+the missing privilege and how to get it, and writes an ACCESS_DENIED audit row. `identity` is called before each
+attempt: a job runs only while its owner would still be allowed to create it.
 """
 
 from __future__ import annotations
@@ -15,43 +15,53 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import WeakKeyDictionary
 
 from horae.core import access
-from horae.core.access import LOCAL, LOCAL_NAME, Grant, Missing, Needs, ObjectKind, Principal, Privilege
-from horae.core.diff import diff_definitions
-from horae.core.job import JobSpec, TaskSpec, job_not_found
-from horae.core.sight import Sight, sight_of
+from horae.core.access import (
+    LOCAL,
+    LOCAL_NAME,
+    Grant,
+    MissingRight,
+    ObjectKind,
+    OwnerRequirements,
+    Principal,
+    Privilege,
+)
+from horae.core.change.diff import diff_definitions
+from horae.core.job.definition import JobSpec, TaskSpec, job_not_found
+from horae.core.table_access import TableAudience, audience_of
 from horae.errors import AccessDenied, HoraeError, IdentityRevoked, JobNotFound, VersionConflict, shown
-from horae.security.flood import Flood
-from horae.store.board import Seen, VersionRecord
-from horae.store.port import JobRecord
-from horae.store.vault import Identity, Vault
+from horae.security.refusal_flood import RefusalLimiter
+from horae.store.protocols.people import Identity, PeopleStore
+from horae.store.protocols.reads import VersionRecord, VisibleJobs
+from horae.store.protocols.store import JobRecord
 
 _ASK = "An administrator can give it: "
-ROWS = 20
-ROW_SECONDS = 10.0
-"""A user's refusals of one action on one object leave so many rows at once, and then one in so many seconds, which
-tells how many had none."""
+REFUSAL_ROWS = 20
+REFUSAL_ROW_SECONDS = 10.0
+"""Refusals of one user, action and object write up to ROWS audit rows at once, then one every ROW_SECONDS. Each later
+row says how many refusals before it have no row."""
 MOST_BUCKETS = 100
-"""Actions and objects of one user that are told apart. What is refused beyond them shares one allowance with all that
-is of its kind, whatever it is done to: names are anybody's to make up, and kinds of actions are not."""
+"""Buckets of one user, each for one action on one object. Beyond this number, all objects of one kind of action share a
+bucket: a user can invent any number of object names, but not of actions."""
 _NAMES = re.compile('".*"', re.DOTALL)
 _AMOUNTS_TO = {
     Privilege.EXECUTE_JOB: "change when it runs",
     Privilege.DROP_JOB: "change it so that it is dropped at its end",
 }
 _Bucket = tuple[str, str]
-_floods: WeakKeyDictionary[object, dict[str, dict[_Bucket, Flood]]] = WeakKeyDictionary()
+_floods: WeakKeyDictionary[object, dict[str, dict[_Bucket, RefusalLimiter]]] = WeakKeyDictionary()
 
 
-class Kept(Vault, Protocol):
-    """What a gate reads of a catalog."""
+class AccessCatalog(PeopleStore, Protocol):
+    """The part of a catalog that a gate reads."""
 
     async def jobs(self, names: Sequence[str] | None = None) -> tuple[JobRecord, ...]: ...
 
     async def versions(self, job: str, *, limit: int = 50) -> tuple[VersionRecord, ...]: ...
 
 
-async def others_holding(vault: Kept, privilege: Privilege) -> list[str]:
-    """Users besides `local` who hold a privilege on everything or on one object, by a role or as administrators."""
+async def others_holding(vault: AccessCatalog, privilege: Privilege) -> list[str]:
+    """The enabled users besides `local` who hold a privilege on everything or on any object, directly, by a role or as
+    administrators. Sorted by name."""
     of_roles = {role.name: role.grants for role in await vault.roles()}
     found = []
     for user in await vault.users():
@@ -62,58 +72,59 @@ async def others_holding(vault: Kept, privilege: Privilege) -> list[str]:
     return sorted(found)
 
 
-class Gate:
-    """What `who` may do with a catalog.
+class AccessChecker:
+    """Checks what the principal `who` may do with a catalog.
 
-    Over a store of `together` a refusal undoes its own audit row with everything else: whoever opened the block writes
-    it again, by `note_refusal`, when the block has ended.
+    Inside a `together` block, a refusal rolls its own audit row back with everything else. The code that opened the
+    block must write the row again with `note_refusal` when the block has ended.
     """
 
     __slots__ = ("_vault", "who")
 
-    def __init__(self, vault: Kept, who: Principal) -> None:
+    def __init__(self, vault: AccessCatalog, who: Principal) -> None:
         self._vault = vault
         self.who = who
 
     @property
     def is_open(self) -> bool:
-        """Whether everything is let pass."""
+        """Whether `who` is an enabled administrator, whom every check lets pass."""
         return self.who.is_admin and self.who.is_enabled
 
     def holds(self, privilege: Privilege, name: str = "", *, owner: str | None = None) -> bool:
-        """Whether it would be let pass; nothing is written."""
+        """Whether `require` would pass. Writes no audit row."""
         return access.holds(self.who, privilege, name, owner=owner)
 
-    def seen(self) -> Seen | None:
-        """The jobs that lists may show; None: all of them."""
+    def seen(self) -> VisibleJobs | None:
+        """The jobs that lists may show; None for all of them."""
         if access.sees_all(self.who):
             return None
-        # Nobody is called "": whoever is disabled has no jobs of their own to see either.
-        return Seen(self.who.name if self.who.is_enabled else "", access.seen_by_name(self.who))
+        # No user is called "": a disabled user does not even see their own jobs.
+        return VisibleJobs(self.who.name if self.who.is_enabled else "", access.jobs_granted_by_name(self.who))
 
     def may_see(self, job: str, owner: str) -> bool:
-        """Whether the job is one of those that lists may show."""
+        """Whether lists may show the job."""
         return self.holds(Privilege.VIEW_JOB_HISTORY, job, owner=owner)
 
     async def require(
         self, privilege: Privilege, name: str = "", *, owner: str | None = None, action: str = ""
     ) -> None:
-        """Lets pass whoever holds `privilege` on the object called `name`, which is `owner`'s. `action` says what they
-        wanted to do, as it goes on after "may not"."""
+        """Raises AccessDenied unless the principal holds `privilege` on the object `name`, which belongs to `owner`.
+        `action` completes the message "… may not"."""
         if self.holds(privilege, name, owner=owner):
             return
         grant = Grant(privilege, name)
         details = {"privilege": str(privilege), "name": name, "action": action}
         await self._refuse(
             f"{_object(grant)}{shown(self.who.name)} may not {action or 'do this'}: {self._lacks(grant)}",
-            hint=f"{_ASK}{access.granting(grant, self.who.name)}",
+            hint=f"{_ASK}{access.grant_sql(grant, self.who.name)}",
             details=details,
             job=name if grant.kind is ObjectKind.JOB else "",
         )
 
     async def require_sight(self, table: str, action: str) -> None:
-        """Lets pass whoever may read that table of the catalog: the same table of rights holds for SELECT."""
-        if sight_of(table) is Sight.VIEWERS:
+        """Raises AccessDenied unless the principal may read that catalog table. `core.table_access` says which right a
+        table needs, here as for SELECT."""
+        if audience_of(table) is TableAudience.VIEWERS:
             await self.require(Privilege.VIEW_JOB_HISTORY, action=action)
         else:
             await self.require_admin(action)
@@ -127,7 +138,8 @@ class Gate:
             )
 
     async def require_owner(self, job: str, action: str) -> None:
-        """Lets pass the job's owner and administrators; no grant does. Raises JobNotFound."""
+        """Raises AccessDenied unless the principal is the job's owner or an administrator; no grant is enough. Raises
+        JobNotFound."""
         if self.is_open:
             return
         found = await self._vault.jobs([job])
@@ -142,7 +154,7 @@ class Gate:
             )
 
     async def require_output(self, attempt_id: str) -> None:
-        """Lets pass whoever may look at the job that an attempt was of."""
+        """Raises AccessDenied unless the principal may view the job that the attempt belongs to."""
         if self.is_open:
             return
         name = await self._vault.job_of_attempt(attempt_id)
@@ -153,9 +165,12 @@ class Gate:
     async def define(
         self, spec: JobSpec, present: JobRecord | None, *, defaults: Mapping[str, Any] | None = None
     ) -> None:
-        """Lets pass whoever may make this job, or make `present` into it, under these defaults of the scheduler; None:
-        those that it has. What a job does, and as whom, only its owner and administrators may change, whatever was
-        granted to others: it is done with the owner's rights."""
+        """Raises AccessDenied unless the principal may create this job, or change `present` into it.
+
+        `defaults` are the scheduler's defaults for the new definition; None keeps those of the last version. Only the
+        owner and administrators may change what a job does and its RUN AS role, whatever was granted to others: the job
+        runs with the owner's rights. Also raises VersionConflict and JobNotFound where the job changed meanwhile.
+        """
         if self.is_open:
             return
         if present is not None:
@@ -168,15 +183,15 @@ class Gate:
             await self.require_admin(f"give the job {shown(spec.name)} to {shown(spec.owner)}")
         was = None if present is None else present.definition.spec
         await self._require_dependencies(spec, () if was is None else was.depends_on)
-        if was is not None and access.does_the_same(spec, was):
+        if was is not None and access.has_same_tasks(spec, was):
             return
         if present is not None:
             await self.require_owner(spec.name, "change what it does")
         needs, roles = await _needs(self._vault, spec)
         missing = access.missing_to_run(self.who, self.who.name, needs, roles=roles)
         if present is not None:
-            # To change a job takes ALTER JOB, which its owner has, and not CREATE JOB.
-            create = access.granting(Grant(Privilege.CREATE_JOB), self.who.name)
+            # Changing a job needs ALTER JOB, which its owner has, not CREATE JOB.
+            create = access.grant_sql(Grant(Privilege.CREATE_JOB), self.who.name)
             missing = tuple(each for each in missing if each.remedy != create)
         if missing:
             told = _told(self.who.name, missing)
@@ -188,7 +203,7 @@ class Gate:
             )
 
     async def _require_more(self, spec: JobSpec, present: JobRecord, defaults: Mapping[str, Any] | None) -> None:
-        """Lets pass whoever holds what this change takes besides ALTER JOB."""
+        """Checks the privileges that this change needs besides ALTER JOB; see `core.access.also_takes`."""
         if present.owner == self.who.name:
             return
         was = present.definition
@@ -196,15 +211,15 @@ class Gate:
             last = await self._vault.versions(spec.name, limit=1)
             defaults = last[0].defaults if last else {}
         if spec.schedule is not None:
-            # As it is kept: what is said without a start counts from where it did.
+            # Anchor the schedule as the store does: without a start it counts from the job's creation.
             spec = replace(spec, schedule=spec.schedule.anchored(present.created_at))
-        for privilege in access.also_takes(spec, spec.effective(defaults), was.spec, was.settings):
+        for privilege in access.additional_privileges(spec, spec.effective(defaults), was.spec, was.settings):
             action = _AMOUNTS_TO[privilege]
             await self.require(privilege, spec.name, owner=present.owner, action=action)
 
     async def _require_dependencies(self, spec: JobSpec, known: Collection[str]) -> None:
-        """Lets pass whoever may look at each job that this one is to wait for and did not before: when it starts tells
-        how that one ended. A job that is not there is refused by the store, unless it comes with this one."""
+        """Checks that the principal may view each newly added dependency: the time at which this job starts reveals how
+        the other job ended. The store refuses a missing job, unless the same call defines it."""
         added = [name for name in spec.depends_on if name not in known]
         for other in await self._vault.jobs(added) if added else ():
             action = f"have the job {shown(spec.name)} depend on it"
@@ -213,16 +228,17 @@ class Gate:
     async def objection(
         self, spec: JobSpec, present: JobRecord | None, *, defaults: Mapping[str, Any] | None = None
     ) -> HoraeError | None:
-        """What `define` would raise; nothing is written of it, for nothing was tried."""
+        """The error that `define` would raise, or None. Writes no audit row: the principal did not try to define it."""
         try:
-            await _Asked(self._vault, self.who).define(spec, present, defaults=defaults)
+            await _SilentAccessChecker(self._vault, self.who).define(spec, present, defaults=defaults)
         except (AccessDenied, VersionConflict, JobNotFound) as error:
             return error
         return None
 
     async def _require_free(self, job: str) -> None:
-        """A job that was dropped leaves its versions, and its runs where they were kept, to the next of its name, whose
-        owner may read them: so that is for whoever owned it last."""
+        """Checks that no other user owned a dropped job of this name. A new job of that name inherits the old versions,
+        and the runs if they were kept, so only the last owner may create it. Raises VersionConflict where the job
+        exists by now."""
         last = await self._vault.versions(job, limit=1)
         if not last or last[0].definition.get("owner", LOCAL_NAME) == self.who.name:
             return
@@ -238,14 +254,15 @@ class Gate:
         )
 
     async def note_refusal(self, error: AccessDenied) -> None:
-        """Writes the audit row of a refusal; also of one whose own was undone. Of a flood, it writes a few."""
+        """Writes the audit row of a refusal, or writes it again where it was rolled back. Of a flood of refusals it
+        writes only a few rows."""
         details = error.details
-        # One action refused very often must not hide that another was refused.
+        # Many refusals of one action must not hide the refusal of another.
         bucket = (str(details.get("action", "")), str(details.get("name") or details.get("job") or ""))
         before = _flood(self._vault, self.who.name, bucket)
         more = before.flood.admits()
         for action, name, count in before.left:
-            # Its last one has this row, which tells of the others.
+            # This row stands for the last of them and counts the others.
             told = {"user": self.who.name, "action": action, "name": name, "and_before": count - 1}
             told = {name: value for name, value in told.items() if value}
             await self._vault.note("ACCESS_DENIED", by=self.who.name, outcome="REFUSED", details=told)
@@ -267,7 +284,7 @@ class Gate:
         kind: type[AccessDenied] = AccessDenied,
         details: Mapping[str, Any] = MappingProxyType({}),
     ) -> NoReturn:
-        """Refuses what no right is enough for."""
+        """Raises `kind`, with its audit row, for an action that no privilege allows."""
         await self._refuse(message, hint=hint, details={"action": action, "name": name, **details}, kind=kind)
 
     def _lacks(self, grant: Grant) -> str:
@@ -289,19 +306,22 @@ class Gate:
         raise error
 
 
-class _Asked(Gate):
-    """One that is asked, and not tried: its refusals leave no rows."""
+class _SilentAccessChecker(AccessChecker):
+    """A gate whose refusals write no audit rows: it answers what would be refused."""
 
     __slots__ = ()
 
     async def note_refusal(self, error: AccessDenied) -> None:
-        """Nobody was refused anything."""
+        """Writes nothing."""
 
 
 def judged_version(spec: JobSpec, present: JobRecord | None, expected: int | None) -> int:
-    """The version that a change was judged by, 0 where there is no job: the change is made of that one alone. Raises
-    VersionConflict where the caller `expected` another. Whoever names a version that is still to come would change what
-    nobody has looked at: a job that another has just made, or was given."""
+    """The version that a change was checked against, 0 where there is no job. The change may be applied to that version
+    only.
+
+    Raises VersionConflict where the caller `expected` another one, also a version that does not exist yet: it could be
+    a job that another user creates or is given after the check.
+    """
     found = 0 if present is None else present.version
     if expected is None or expected == found:
         return found
@@ -314,29 +334,32 @@ def judged_version(spec: JobSpec, present: JobRecord | None, expected: int | Non
     raise VersionConflict(spec.name, expected, found, differs)
 
 
-class _Found(NamedTuple):
-    flood: Flood
+class _FloodLookup(NamedTuple):
+    flood: RefusalLimiter
     left: Sequence[tuple[str, str, int]]
-    """What is over, and has refusals that no row tells of yet: the action, the object, how many."""
+    """Floods that have ended with refusals that have no row yet: the action, the object, how many."""
 
 
-def _flood(vault: object, name: str, bucket: _Bucket) -> _Found:
-    """For as long as a process has the catalog open: gates come and go with each request."""
+def _flood(vault: object, name: str, bucket: _Bucket) -> _FloodLookup:
+    """Finds the flood counter of a bucket. It lives as long as the process has the catalog open, because each request
+    has a new gate."""
     buckets = _floods.setdefault(vault, {}).setdefault(name, {})
     over = [each for each, flood in buckets.items() if each != bucket and flood.is_rested]
     left = [(*each, flood.unwritten) for each in over if (flood := buckets.pop(each)).unwritten]
     if bucket not in buckets and len(buckets) >= MOST_BUCKETS:
         kind = (_NAMES.sub("…", bucket[0]), "")
         bucket = kind if kind in buckets or len(buckets) < 2 * MOST_BUCKETS else ("", "")
-    return _Found(buckets.setdefault(bucket, Flood(ROWS, ROW_SECONDS)), left)
+    return _FloodLookup(buckets.setdefault(bucket, RefusalLimiter(REFUSAL_ROWS, REFUSAL_ROW_SECONDS)), left)
 
 
 async def identity(
-    vault: Kept, spec: JobSpec, task: TaskSpec, *, variables: Mapping[str, str] | None = None
+    vault: AccessCatalog, spec: JobSpec, task: TaskSpec, *, variables: Mapping[str, str] | None = None
 ) -> Identity:
-    """Whom a task of the job runs as: its RUN AS role, or its owner, as the version says that the run was born with:
-    whoever is given the job later did not write that text. Raises IdentityRevoked, which names what was taken away,
-    where the owner could not make this job any more."""
+    """The identity that a task of the job runs as: its RUN AS role, or its owner.
+
+    The owner is the one in the version that the run was created with: a later owner did not write that version. Raises
+    IdentityRevoked, which names the missing privileges, where that owner could not create the job any more.
+    """
     name = spec.owner or LOCAL_NAME
     who = await _principal(vault, name)
     needs, roles = await _needs(vault, spec)
@@ -354,9 +377,9 @@ async def identity(
     return Identity(spec.run_as, is_role=True, grants=grants or frozenset(), variables=given)
 
 
-async def check_secret(vault: Kept, spec: JobSpec, name: str) -> None:
-    """Whether the job may have a secret that is no job's own: the owner of its version must hold it now. Raises
-    AccessDenied, with its audit row."""
+async def check_secret(vault: AccessCatalog, spec: JobSpec, name: str) -> None:
+    """Checks that the job may read a secret that belongs to no job: the owner in its version must hold USE SECRET on it
+    now. Raises AccessDenied, with its audit row."""
     owner = spec.owner or LOCAL_NAME
     who = await _principal(vault, owner)
     grant = Grant(Privilege.USE_SECRET, name)
@@ -365,19 +388,19 @@ async def check_secret(vault: Kept, spec: JobSpec, name: str) -> None:
         await vault.note("ACCESS_DENIED", by=owner, outcome="REFUSED", job=spec.name, details=details)
         raise AccessDenied(
             f"Secret {shown(name)} is not for jobs of {shown(owner)}: {access.named_grant(grant)} is missing",
-            hint=_ASK + access.granting(grant, owner),
+            hint=_ASK + access.grant_sql(grant, owner),
             details={"user": owner, "job": spec.name, **details},
         )
 
 
-async def _principal(vault: Vault, name: str) -> Principal | None:
-    # Nobody can take anything from `local`: whoever opens the store is the administrator.
+async def _principal(vault: PeopleStore, name: str) -> Principal | None:
+    # `local` cannot lose rights: a process that opens the store directly is the administrator.
     return LOCAL if name == LOCAL_NAME else await vault.principal(name)
 
 
-async def _needs(vault: Vault, spec: JobSpec) -> tuple[Needs, frozenset[str]]:
-    """What the job's work needs, and the role it names, if there is one. A secret that is not there yet needs nothing:
-    it may become the job's own, and is asked about again when the job runs."""
+async def _needs(vault: PeopleStore, spec: JobSpec) -> tuple[OwnerRequirements, frozenset[str]]:
+    """The privileges that the job's tasks need, and the role that it names, if that role exists. A secret that does not
+    exist yet needs none: it may become the job's own, and is checked again when the job runs."""
     shared: dict[str, None] = {}
     connections: dict[str, None] = {}
     for task in spec.tasks:
@@ -390,12 +413,12 @@ async def _needs(vault: Vault, spec: JobSpec) -> tuple[Needs, frozenset[str]]:
     external = any(task.kind == "EXTERNAL" for task in spec.tasks)
     known = spec.run_as is not None and await vault.role_grants(spec.run_as) is not None
     roles = frozenset({spec.run_as}) if known and spec.run_as is not None else frozenset[str]()
-    return Needs(spec.run_as, external, tuple(shared), tuple(connections)), roles
+    return OwnerRequirements(spec.run_as, external, tuple(shared), tuple(connections)), roles
 
 
 def _object(grant: Grant) -> str:
     return f"{grant.kind.title()} {shown(grant.name)}: " if grant.kind and grant.name else ""
 
 
-def _told(name: str, missing: Sequence[Missing]) -> str:
+def _told(name: str, missing: Sequence[MissingRight]) -> str:
     return f"{shown(name)} " + ", and ".join(each.what for each in missing)

@@ -1,8 +1,8 @@
-"""The master keys, and what is encrypted under them: AES-256-GCM, each value bound to the row it belongs to.
+"""Master keys, and encryption of secrets with AES-256-GCM, each value bound to its row.
 
-A key is 32 bytes that the database never sees. Its id, which rows name, is a digest that tells nothing of it. A value
-is the byte 1, a random nonce of 12 bytes, and the ciphertext with its tag; key id, secret name and job name are
-authenticated with it, so that a value moved to another row does not open there.
+A key is 32 bytes that the database never sees. Rows name it by its id, a digest that reveals nothing of the key. An
+encrypted value is the byte 1, a random nonce of 12 bytes, and the ciphertext with its tag. Key id, secret name and job
+name are authenticated with it, so a value that was moved to another row cannot be decrypted there.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from horae.errors import HoraeError, SecretError, shown
-from horae.security.audit_key import rewrap
-from horae.security.concealing import take
+from horae.security.audit.key import rewrap
+from horae.security.concealment import take_variable
 
 if TYPE_CHECKING:
-    from horae.store.vault import SecretRecord, Vault
+    from horae.store.protocols.people import PeopleStore, SecretRecord
 
 KEY_BYTES = 32
 BATCH = 100
-"""Secrets encrypted anew in one transaction."""
+"""Secrets that one transaction of `rotate` encrypts anew."""
 _FORM = b"\x01"
 _NONCE = 12
 _ROUNDS = 20
@@ -41,7 +41,8 @@ _MAKE_ONE = (
 
 
 class Keyring:
-    """The master key that encrypts, and older ones that still decrypt. Without any, every use raises SecretError."""
+    """The current master key, which encrypts, and older keys, which only decrypt. Without any key, every use raises
+    SecretError."""
 
     __slots__ = ("_keys", "current_id")
 
@@ -55,7 +56,7 @@ class Keyring:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Of every key that is here."""
+        """The ids of all keys in this keyring."""
         return frozenset(self._keys)
 
     def __repr__(self) -> str:
@@ -65,8 +66,8 @@ class Keyring:
         raise TypeError("A Keyring holds keys: it is not to be sent anywhere")
 
     def encrypt(self, value: bytes, *, name: str, job: str | None) -> tuple[bytes, str]:
-        """The value as a row keeps it, and the id of the key it is under."""
-        # Imported late: only those who have secrets pay for it.
+        """The encrypted value as a row stores it, and the id of its key."""
+        # Imported late: only a process that uses secrets pays for the import.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         if self.current_id is None:
@@ -77,7 +78,8 @@ class Keyring:
         return _FORM + nonce + sealed, self.current_id
 
     def decrypt(self, record: SecretRecord) -> bytes:
-        """The value of a row. Raises SecretError where its key is not here, or the row is not as it was written."""
+        """The decrypted value of a row. Raises SecretError where its key is not here, or the row was changed or
+        moved."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -97,7 +99,7 @@ class Keyring:
                 raise InvalidTag
             return AESGCM(key).decrypt(value[1 : 1 + _NONCE], value[1 + _NONCE :], bound)
         except (InvalidTag, ValueError):
-            # Without a cause: nothing of the value may get into a traceback.
+            # Without a cause: no part of the value may appear in a traceback.
             raise SecretError(
                 f"{_title(record.name, record.job)} does not open: its row was changed, or moved from another secret",
                 hint="Set the secret again, and look into sys.audit for who touched it.",
@@ -122,10 +124,11 @@ def load_keyring(
     older_key_files: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Keyring:
-    """The keys that a configuration names, read now. Nothing named gives a keyring without keys. Blocks while the
-    command runs. Raises SecretError for whatever cannot be read or is no key.
+    """Reads the keys that a configuration names; a keyring without keys where it names none. Blocks while the command
+    runs. Raises SecretError for a key that cannot be read or is invalid, and for more than one source.
 
-    A key in this process' own environment is taken out of it; `environment` stands for another one, left as it is."""
+    A key in this process' own environment is removed from it. `environment` is read instead, and not changed, where it
+    is given."""
     named = [each for each in (key_file, key_environment, key_command) if each]
     if len(named) > 1:
         raise SecretError("Several sources are named for the master key", hint="Keep one of them under [secrets].")
@@ -134,7 +137,7 @@ def load_keyring(
         current = key_from_file(key_file)
     elif key_environment:
         if environment is None:
-            taken = take(key_environment)
+            taken = take_variable(key_environment)
             environment = {} if taken is None else {key_environment: taken}
         current = key_from_environment(key_environment, environment)
     elif key_command:
@@ -143,12 +146,12 @@ def load_keyring(
 
 
 def key_from_file(path: str | Path) -> bytes:
-    """The key in a file that nobody but its owner may read."""
+    """The key in a file. Refuses a file that other users than its owner have any rights on."""
     where = f"the file {shown(str(path))}"
     try:
-        # Without waiting: a pipe that nobody writes to is to be refused, not waited for.
+        # Without blocking: a pipe without a writer is refused rather than waited for.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            # Asked of the open file: a name may come to mean another one in between.
+            # Check the open file: the path may name another file by now.
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
                 raise SecretError(f"The master key cannot be read: {shown(str(path))} is no regular file")
@@ -170,7 +173,8 @@ def key_from_environment(name: str, environment: Mapping[str, str]) -> bytes:
 
 
 def key_from_command(command: Sequence[str] | str) -> bytes:
-    """What a program prints, started without a shell. What it says besides is not shown: it may be secret too."""
+    """The key that a program prints, which is started without a shell. No output of the program appears in an error,
+    because it may be secret."""
     words = shlex.split(command) if isinstance(command, str) else list(command)
     if not words:
         raise SecretError("The command for the master key is empty")
@@ -188,9 +192,13 @@ def key_from_command(command: Sequence[str] | str) -> bytes:
     return _parsed(done.stdout, where)
 
 
-async def rotate(vault: Vault, keyring: Keyring, by: str) -> int:
-    """Encrypts everything under the current key that is not yet, and says how many. Safe to repeat, and beside others
-    who change secrets: whoever was faster is left alone. What does not open is named when all else is done."""
+async def rotate(vault: PeopleStore, keyring: Keyring, by: str) -> int:
+    """Encrypts every secret, and the audit key, that is under another key with the current one. Returns the number of
+    secrets.
+
+    Safe to repeat, and while others change secrets: a secret that was changed meanwhile is read again. Raises
+    SecretError for secrets that cannot be decrypted, after all others are done.
+    """
     if keyring.current_id is None:
         raise _no_key()
     done = 0
@@ -223,13 +231,13 @@ async def rotate(vault: Vault, keyring: Keyring, by: str) -> int:
 
 
 def _associated(key: str, name: str, job: str | None) -> bytes:
-    """Each part behind its length, so that no two different rows give the same bytes."""
+    """The bytes authenticated with a value. Each part follows its length, so no two rows give the same bytes."""
     parts = [b"horae secret", key.encode(), name.encode()] + ([] if job is None else [job.encode()])
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def _parsed(data: bytes, where: str) -> bytes:
-    """A key as base64, hex or bare bytes."""
+    """A key from base64, hex or raw bytes."""
     for raw in (data, data.strip()):
         if len(raw) == KEY_BYTES:
             return bytes(raw)

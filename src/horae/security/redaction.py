@@ -1,11 +1,11 @@
-"""Secrets taken out of text: out of what tasks print, log and raise, whole or in pieces, also in other writings.
+"""Redaction of secrets in the text that tasks print, log and raise, whole or in pieces, also in encoded forms.
 
-A secret is looked for as it is, without the space around it, by each line of it that has four characters or more, and
-as base64 (also inside a longer text, whichever way its bytes fall there), hex, percent-encoding, JSON, HTML, a Python
-literal and a shell word. Every character that belongs to any of these is covered, however they overlap.
+A secret is searched for as it is, without the whitespace around it, line by line (lines of four characters or more),
+and as base64 (also inside a longer encoded text, at any byte offset), hex, percent-encoding, JSON, HTML, a Python
+literal and a shell word. Every character that belongs to any of these forms is covered, however they overlap.
 
-Secrets of fewer than four characters are not looked for: they would blacken half of any text, and tell by it what they
-are. `notice` says so, in words for whoever reads the output.
+Secrets of fewer than four characters are not searched for: they would cover half of any text, and reveal themselves by
+that. `notice` says so to the reader of the output.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 4
-"""Characters a secret needs to be looked for."""
-BLACK = "***"
+"""The fewest characters of a secret that is searched for."""
+REDACTED = "***"
 _UNREADABLE = "\ufffd"
 
 
 class Redactor:
-    """Takes secrets out of text. `text` is for a whole one; `feed` and `end` for one that comes in pieces.
+    """Takes secrets out of text. `text` is for a whole text; `feed` and `end` are for a text that comes in pieces.
 
-    `secrets` are values, or names with their values; a name shows in the place of its value. Of pieces, only an end
-    that may be the beginning of a secret is kept back: less than the longest form of any secret.
+    `secrets` are values, or names with their values; a name is shown in place of its value. `feed` keeps back only the
+    end of a piece that may be the beginning of a secret, which is shorter than the longest form of any secret.
     """
 
     __slots__ = ("_beginnings", "_covered", "_forms", "_kept", "_labels", "_longest", "_order", "_pattern", "_short")
@@ -40,7 +40,7 @@ class Redactor:
         forms: dict[str, str] = {}
         short: list[str] = []
         for name, value in pairs:
-            label = f"[secret {name}]" if named else BLACK
+            label = f"[secret {name}]" if named else REDACTED
             found = _forms(value)
             if not found:
                 short.append(name)
@@ -50,9 +50,9 @@ class Redactor:
         self._short = tuple(short)
         self._order = sorted(forms)
         self._longest = max(map(len, forms), default=0)
-        # Two letters rule out nearly every place where a form might begin; the last letter of a text is alone.
+        # Two characters rule out nearly every place where a form might begin; the last character stands alone.
         self._beginnings = frozenset(form[:count] for form in forms for count in (1, 2))
-        # The longest first: where one form begins another, the other is to be covered whole.
+        # Longest first: where one form is the beginning of another, the longer one must be covered whole.
         longest_first = sorted(forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
         self._kept = ""
@@ -66,7 +66,7 @@ class Redactor:
         raise TypeError("A Redactor knows secrets: it is not to be sent anywhere")
 
     def again(self) -> Redactor:
-        """One for the pieces of another text."""
+        """A redactor of the same secrets for the pieces of another text."""
         other = object.__new__(Redactor)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
@@ -75,7 +75,7 @@ class Redactor:
 
     @property
     def notice(self) -> str | None:
-        """What whoever reads the output is to be told, or None: which secrets are not looked for."""
+        """A message to the reader of the output: which secrets are not searched for. None where there are none."""
         if not self._short:
             return None
         names = ", ".join(each for each in self._short if each)
@@ -86,11 +86,11 @@ class Redactor:
         )
 
     def text(self, text: str) -> str:
-        """A whole text. What `feed` keeps back has no part in it."""
+        """A whole text, redacted. Does not touch what `feed` keeps back."""
         return self._replaced(text, len(text), 0, frozenset())[0]
 
     def feed(self, text: str) -> str:
-        """As much of the text so far as is certain, from where the last call stopped."""
+        """Adds a piece; returns the redacted text since the last call, as far as it is certain."""
         if self._pattern is None:
             return text
         whole = self._kept + text
@@ -100,20 +100,20 @@ class Redactor:
         return found
 
     def end(self) -> str:
-        """The rest. The next piece begins a text of its own."""
+        """The redacted rest of the text. The next piece begins a new text."""
         whole, self._kept = self._kept, ""
         found, _, _ = self._replaced(whole, len(whole), self._covered, self._labels)
         self._covered, self._labels = 0, frozenset()
         return found
 
     def _beginning(self, text: str) -> int:
-        """Where the first form begins that the text does not have whole."""
+        """The index of the first form that the end of the text may have cut; the text's length where there is none."""
         for start in range(max(0, len(text) - self._longest + 1), len(text)):
             if text[start : start + 2] not in self._beginnings:
                 continue
             rest = text[start:]
             place = bisect_left(self._order, rest)
-            # The form right at `place` may be the rest itself, which is whole; a longer one comes after it.
+            # The form at `place` may equal the rest, which is then whole; a longer form comes after it.
             for form in self._order[place : place + 2]:
                 if len(form) > len(rest) and form.startswith(rest):
                     return start
@@ -122,15 +122,17 @@ class Redactor:
     def _replaced(
         self, text: str, certain: int, covered: int, labels: frozenset[str]
     ) -> tuple[str, int, frozenset[str]]:
-        """The first `certain` characters, without secrets. A form may begin there and end later: `covered` is how many
-        characters at the front are of one that began before, and `labels` what was written in its place; both are
-        answered anew."""
+        """The first `certain` characters without secrets, and `covered` and `labels` for the next call.
+
+        A form may begin in one piece and end in a later one. `covered` is the number of characters at the front that
+        belong to a form which began earlier, and `labels` are the labels written in its place.
+        """
         if self._pattern is None:
             return text, 0, labels
         pieces: list[str] = []
         start, end = 0, covered
         while (found := self._pattern.search(text, start)) is not None and found.start() < certain:
-            # From the next character on, not from the match's end: forms may overlap.
+            # Continue at the next character, not at the end of the match: forms may overlap.
             start = found.start() + 1
             if found.start() >= end:
                 pieces.append(text[end : found.start()])
@@ -145,13 +147,13 @@ class Redactor:
 
 
 def _forms(value: str | bytes) -> list[str]:
-    """Every writing of a secret that is looked for; nothing where it is too short."""
+    """All forms of a secret that are searched for; none where it is too short."""
     if len(value.strip()) < SHORTEST:
         return []
     if isinstance(value, str):
         text, raw = value, value.encode("utf-8", "surrogatepass")
     else:
-        # As output shows bytes that are no text: decoded with replacements.
+        # Output shows invalid bytes decoded with replacement characters.
         text, raw = value.decode("utf-8", "replace"), value
     found: dict[str, None] = {}
     for each in (text, text.strip()):
@@ -160,7 +162,7 @@ def _forms(value: str | bytes) -> list[str]:
     for line in text.splitlines():
         if _readable(line):
             found[line.strip()] = None
-    # Escaped once more, as a text with an escaped text in it is: JSON in JSON, the repr of a list of texts.
+    # Escaped twice, as in nested texts: JSON in JSON, the repr of a list of strings.
     found |= dict.fromkeys(form.replace("\\", "\\\\") for form in [*found] if "\\" in form)
     for data in (raw, raw.strip()):
         found |= dict.fromkeys(_encodings(data))
@@ -197,6 +199,6 @@ def _encodings(data: bytes) -> Iterable[str]:
         yield whole
         yield whole.rstrip("=")
         for before in range(3):
-            # Inside a longer text, behind so many bytes of a group of three: the characters that are all its own.
+            # Inside a longer text, after `before` bytes of a group of three: characters that depend on no neighbour.
             letters = encode(bytes(before) + data).decode()
             yield letters[-(-8 * before // 6) : 8 * (before + len(data)) // 6]

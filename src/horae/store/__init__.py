@@ -1,1 +1,1 @@
-"""The durable truth: one catalog, kept in SQLite or PostgreSQL, behind one protocol of few verbs (`port`)."""
+"""The store: the code that keeps one catalog in SQLite or PostgreSQL, behind the verbs of `store.protocols`."""

@@ -1,6 +1,6 @@
-"""What a database driver offers the verbs: transactions that run named statements. The verbs are written once, on this.
+"""The protocol of a database driver: transactions that run named statements. The verbs are written once, on top of it.
 
-Statements live in `.sql` files as named blocks, one file set per dialect, with the same names in both:
+Statements live in `.sql` files as named blocks, one set of files per dialect, with the same names in both:
 
     -- name: lock_due_jobs
     SELECT … WHERE wake_at <= :now …;
@@ -8,9 +8,9 @@ Statements live in `.sql` files as named blocks, one file set per dialect, with 
     -- name: insert_tasks(run_no, position, state)
     INSERT …;
 
-A block with a parameter list takes many rows at once, given as tuples in that order: SQLite runs it once per row,
-PostgreSQL once with an array per parameter, where the list also gives types and `:rows` stands for the rows. Parameters
-are written `:name` in both.
+A block with a parameter list takes many rows at once, given as tuples in that order. SQLite runs it once per row.
+PostgreSQL runs it once, with an array per parameter: there the list also gives types, and `:rows` stands for the rows.
+Parameters are written `:name` in both.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from horae.errors import StoreError
 from horae.store.records import Rows
 
 if TYPE_CHECKING:
-    from horae.store.vault import Identity
+    from horae.store.protocols.people import Identity
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any] | None
-"""What a foreign statement is given, in its driver's own style."""
+"""The parameters of a foreign statement, in its driver's own style."""
 Clock = Callable[[], datetime]
 
 _HEADER = re.compile(r"^-- name: (\w+)(?:\(([^)]*)\))?[ \t]*$", re.MULTILINE)
@@ -42,7 +42,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One named block. `columns` is None where it is run once, else the order of a row's values."""
+    """One named block. `columns` is None where the block is run once, else the order of a row's values."""
 
     name: str
     text: str
@@ -50,13 +50,13 @@ class Statement:
     types: tuple[str, ...] = ()
 
     def with_parameters(self, write: Callable[[str], str]) -> str:
-        """The text with every `:name` replaced by what the driver calls it."""
+        """Returns the text with every `:name` replaced by the driver's placeholder."""
         return _PARAMETER.sub(lambda found: write(found.group(1)), self.text)
 
 
 @cache
 def statements(dialect: str, folder_name: str = "queries") -> dict[str, Statement]:
-    """Every named block of one dialect: in `queries`, or in `alone` those that are a transaction of their own."""
+    """Returns every named block of one dialect, by name. Those in the folder `alone` are whole transactions."""
     found: dict[str, Statement] = {}
     folder = files("horae.store") / dialect / folder_name
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
@@ -83,10 +83,10 @@ def _without_comments(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """What a database that knows roles of its own is told when people change. Names are the catalog's.
+    """A change of users or roles, for a database that has roles of its own. Names are the catalog's.
 
-    create_user, create_role           name, whose row is there already
-    drop                               name, a user's or a role's, whose row is still there
+    create_user, create_role           `name`, whose row exists already
+    drop                               the user or role `name`, whose row still exists
     add_member, remove_member          the user `name` and the role `other`
     grant_table, revoke_table          `privilege` on `table`, to or from the user or role `name`
     """
@@ -102,20 +102,20 @@ class Transaction(Protocol):
     """One transaction: all of it is committed when its block ends, nothing when the block raises."""
 
     now: int
-    """Milliseconds since 1970, read once, by the store's clock."""
+    """The time by the store's clock, read once: milliseconds since 1970."""
 
     overlaps: bool
-    """Whether the store can write while the caller works on; else there is nothing to be had by sending ahead."""
+    """Whether the store can write while the caller works on. If not, `ahead` gains nothing."""
 
     async def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """Runs a statement once and returns its rows. A list as a parameter is an array."""
 
     async def many(self, name: str, rows: Sequence[Row], /) -> int:
-        """Runs a statement for many rows, in order; returns how many rows it touched. On SQLite those
-        that triggers touch are counted too."""
+        """Runs a statement for many rows, in order. Returns how many rows it touched. On SQLite, rows that triggers
+        touch are counted too."""
 
     async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
-        """Runs several statements for many rows each, in order, as one trip where that is possible; their counts."""
+        """Runs several statements for many rows each, in order. Returns their counts. One round trip where possible."""
 
     async def trip(
         self,
@@ -126,25 +126,29 @@ class Transaction(Protocol):
         /,
         **parameters: Any,
     ) -> tuple[list[int], list[Row]]:
-        """`first`, whose answer nobody needs; writes; `then`: one trip where possible. The writes' counts, its rows.
-        `meanwhile` is called once, while the store is at it where that is possible."""
+        """Runs `first`, whose rows are dropped, then `writes`, then `then`, in one round trip where possible.
+
+        Returns the counts of the writes and the rows of `then`. Calls `meanwhile` once, while the store works where
+        that is possible.
+        """
 
     async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
-        """Lets the store begin with writes while the caller works on; what is wrong with them is raised later."""
+        """Lets the store begin to write while the caller works on. Errors of these writes are raised later."""
 
     def last(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
-        """Writes that nothing follows: they go with the commit."""
+        """Adds the transaction's last writes, which are sent with the commit. Nothing may be run after them."""
 
     async def provision(self, change: RoleChange, /) -> str | None:
-        """Does in the database's own roles what `change` says, as a part of this transaction; answers what the database
-        calls `name`. None where it has no roles, and for `local`, who is Horae's own login.
+        """Applies `change` to the database's own roles in this transaction, and returns the database's name for `name`.
+        None where the database has no roles, and for `local`, which is Horae's own login.
 
-        Raises InvalidInput for a table that is not there or is not to be granted, Conflict for a role of that name
-        which is not ours, InUse for one that owns something, StoreRefused where Horae's login may not do that.
+        Raises InvalidInput for a table that does not exist or must not be granted, Conflict for a role of that name
+        which Horae did not create, InUse for a role that owns something, StoreRefused where Horae's login lacks the
+        right.
         """
 
     def wake(self) -> None:
-        """Lets `changed` fire, here and elsewhere, once this transaction is committed."""
+        """Makes `changed` fire, here and in other processes, once this transaction is committed."""
 
 
 class JoinedTransaction(Transaction, Protocol):
@@ -152,17 +156,18 @@ class JoinedTransaction(Transaction, Protocol):
 
     @property
     def spoiled(self) -> bool:
-        """Whether a statement that failed has undone everything, or will not let anything be committed."""
+        """Whether a statement that failed has undone everything, or prevents the commit."""
 
     async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
-        """Runs one statement that is not the catalog's; what the database says of it is raised as it is."""
+        """Runs one statement that is not the catalog's. The database's errors are raised as they are."""
 
     async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
-        """Runs a SQL job's text as somebody; see `port.Joined.run_text`. What failed spoils the transaction."""
+        """Runs a SQL job's text as `identity`; see `store.protocols.store.Joined.run_text`. A failure spoils the
+        transaction."""
 
     async def conclude(self) -> None:
-        """Ends the part of foreign statements: what they left for the commit is checked, what they set is set back, and
-        `now` is read anew."""
+        """Ends the part of foreign statements: checks what they deferred to the commit, resets what they set, and reads
+        `now` again."""
 
 
 class Migrator(Protocol):
@@ -173,13 +178,13 @@ class Migrator(Protocol):
     """The store's own clock; None where one was injected."""
 
     async def kind(self) -> str:
-        """`empty`, `catalog` or `foreign`: what lives where the catalog would."""
+        """Returns `empty`, `catalog` or `foreign`: what is in the catalog's place."""
 
     async def applied(self) -> list[tuple[int, str, int]]:
-        """Number, digest and min_reader of each migration applied."""
+        """Returns the number, digest and min_reader of each migration applied."""
 
     async def latest_time(self) -> int | None:
-        """The latest moment the catalog was written at, as far as it tells."""
+        """Returns the latest time that the catalog shows it was written at, in milliseconds."""
 
     async def run(self, text: str) -> None: ...
 
@@ -198,37 +203,38 @@ class Driver(Protocol):
 
     dialect: str
     lock_grace: float
-    """How long a free liveness lock must be seen before it says that its holder is gone."""
+    """Seconds for which a liveness lock must be seen free before its holder counts as gone."""
     write_limit: float | None
-    """How many seconds text of others may write, where that is all that limits it; None where it is not."""
+    """Seconds for which another owner's text may write, where that is its only limit; None where it is not."""
     transaction_limit: float
-    """How many seconds a task may keep its own transaction open, where nobody says otherwise."""
+    """Seconds for which a task may keep its own transaction open, by default."""
 
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
     def transaction(self, *, write: bool = True) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction; with `write=False` a consistent snapshot to read from."""
+        """Opens a transaction; with `write=False`, a consistent snapshot to read from."""
 
     def reading(self) -> AbstractAsyncContextManager[Transaction]:
-        """To read what one statement tells, or several whose answers need not be of one moment: what the first named
-        may be gone when the second asks for it. `now` may be a reading of up to a second ago, carried on."""
+        """Opens a read of one statement, or of several that need not see the same moment: a row that the first returned
+        may be gone when the second runs. `now` may go on from a clock reading of up to a second ago."""
 
     def looking(self) -> AbstractAsyncContextManager[Transaction]:
-        """As `reading`, for as long as it takes: whoever works on the catalog is not held up."""
+        """As `reading`, for reads of any length: they do not hold up the engine's work on the catalog."""
 
     def joined(self, limit: float, owner: str | None = None) -> AbstractAsyncContextManager[JoinedTransaction]:
-        """A transaction that also takes foreign statements, and that keeps nobody else from a connection.
+        """Opens a transaction that also takes foreign statements. It takes no connection that other callers need.
 
-        Where a statement would hold up the caller's whole thread, none runs on after `limit` seconds.
+        Where a statement would hold up the caller's whole thread, it is stopped after `limit` seconds.
         """
 
     async def end_strays(self) -> None:
-        """Ends what is left of joined transactions that last longer than they may: those of nodes that died."""
+        """Ends joined transactions that last longer than they may, because their nodes died."""
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
-        """Runs a statement that is a whole transaction, in one trip; None where this driver has no such statement."""
+        """Runs a statement that is a whole transaction, in one round trip. None where this driver has no such
+        statement."""
 
     async def select(
         self,
@@ -239,29 +245,30 @@ class Driver(Protocol):
         viewer: bool = False,  # noqa: FBT001, FBT002
         /,
     ) -> Rows:
-        """Runs one SELECT that can neither write nor read what is hidden; see `Vault.select`, also for `own`
+        """Runs one SELECT that can neither write nor read hidden tables and columns. See `Vault.select`, also for `own`
         and `viewer`."""
 
     def migration(self, *, write: bool = True) -> AbstractAsyncContextManager[Migrator]:
-        """A transaction about the schema; one that is not to `write` waits for those that do, and never for another."""
+        """Opens a transaction for the schema. With `write=False` it waits only for migrations that write."""
 
     async def clock_reading(self) -> int:
-        """The clock as it stands, in milliseconds: also where it was set back to before what this process has seen."""
+        """Returns the clock as it stands, in milliseconds, even where it was set back to before what this process has
+        seen."""
 
     async def changed(self, seen: int, timeout: float | None) -> int: ...
 
     async def take_lock(self, node: UUID) -> bool:
-        """Takes the liveness lock of an incarnation for as long as this process lives; False where another has it."""
+        """Takes the liveness lock of an incarnation for as long as this process lives. False where another has it."""
 
     async def free_lock(self, node: UUID, *, left: bool = True) -> None:
-        """Gives a liveness lock back. An incarnation that has not `left` is then known to be gone."""
+        """Releases a liveness lock. An incarnation that has not `left` is then known to be gone."""
 
     def keep_locks(self) -> None:
-        """Called with each heartbeat, without waiting: looks whether the locks that were taken are still held, and
-        takes those again that are not."""
+        """Checks whether the locks that were taken are still held, and takes those again that are not. Does not wait.
+        It is called with each heartbeat."""
 
     def leave_lock(self, node: UUID) -> None:
-        """Leaves a lock that was taken to end with this process, or with its connections: `close` does not free it."""
+        """Leaves a lock that was taken to end with this process or its connections: `close` does not release it."""
 
     async def free_locks(self, nodes: Sequence[str]) -> set[str]:
-        """Those of the incarnations whose liveness lock is known to be held by nobody."""
+        """Returns those of the incarnations whose liveness lock is known to be free."""

@@ -1,7 +1,7 @@
-"""The records that cross the store's door: what verbs take, and what they answer.
+"""The records that the store's verbs take and return.
 
-Times are aware datetimes in UTC. The two records of the hot path, Claim and Start, keep integers (milliseconds since
-1970) and turn them into datetimes when asked.
+Times are aware datetimes in UTC. Claim, a record of the hot path, keeps milliseconds since 1970 and turns them into
+datetimes when asked.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from horae.core.instant import EPOCH
-from horae.core.lifecycle import AttemptState, JobState, RunState
-from horae.core.liveness import SILENCE
-from horae.core.needs import reported
-from horae.core.report import RunRow, TaskRow
-from horae.core.schedule import Schedule
-from horae.core.succession import Stage
-from horae.core.wait import Requirements
-from horae.store.definition import Defined as Defined
-from horae.store.definition import Definition as Definition
+from horae.core.change.succession import Stage
+from horae.core.job.requirements import reported_needs
+from horae.core.node_liveness import SILENCE
+from horae.core.report.report import RunReportRow, TaskRow
+from horae.core.run.lifecycle import AttemptState, JobState, RunState
+from horae.core.run.waiting_reason import Requirements
+from horae.core.schedule.schedules import Schedule
+from horae.core.time.instant import EPOCH
+from horae.store.catalog.job_version import Definition as Definition
+from horae.store.catalog.job_version import DefinitionResult as DefinitionResult
 
 
 class Origin(StrEnum):
@@ -33,20 +33,20 @@ class Origin(StrEnum):
     BACKFILL = "BACKFILL"
 
 
-class Verdict(StrEnum):
-    """How the store took a write that names a run, its owner and its fence."""
+class SettlementVerdict(StrEnum):
+    """The store's verdict on a write that names a run, its owner and its fence."""
 
     SETTLED = "SETTLED"
-    """written"""
+    """The write was applied."""
     ALREADY = "ALREADY"
-    """the same owner and fence ended this run before: a repetition, nothing changed"""
+    """The same owner and fence ended this run before. The write is a repetition, and nothing changed."""
     FENCED = "FENCED"
-    """the run belongs to somebody else by now, or to nobody: nothing changed"""
+    """Another node owns the run by now, or no node does. Nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job as the catalog has it. `wake_at` is the planner's alarm, `next_run_time` what people are shown."""
+    """A job as the catalog has it. Its runs are next created at `wake_at`; users are shown `next_run_time`."""
 
     name: str
     version: int
@@ -65,22 +65,22 @@ class JobRecord:
     covered_until: datetime | None = None
     last_enqueued_at: datetime | None = None
     owner: str = "local"
-    """Whose it is, and whose rights it runs with; `created_by` is who wrote its first version."""
+    """The user who owns it and whose rights it runs with. `created_by` is the user who wrote its first version."""
 
     @property
     def schedule(self) -> Schedule | None:
-        """What its slots are taken from."""
+        """The schedule in force: those of earlier versions, each up to its moment, then its own."""
         return self.definition.schedule
 
     @property
     def former(self) -> tuple[Stage, ...]:
-        """The earlier versions that its slots begin with, each up to its moment, which may have passed."""
+        """The earlier versions that still decide scheduled times, each up to its moment, which may have passed."""
         return self.definition.former
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as the catalog has it, without its tasks. `not_before` and `waiting_for` say what a PENDING run awaits."""
+    """A run as the catalog has it, without its tasks. `not_before` and `waiting_for` say why a PENDING run waits."""
 
     run_id: str
     job_name: str
@@ -94,7 +94,7 @@ class RunRecord:
     key: str | None = None
     not_before: datetime | None = None
     waiting_for: str | None = None
-    """One of `core.wait.WaitingFor`. A store tells those that it stores; services derive the others."""
+    """One of `core.run.waiting_reason.WaitingFor`. A store sets those that it stores; services derive the others."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
     owner: str | None = None
@@ -109,35 +109,35 @@ class RunRecord:
     retry_count: int = 0
     payload: Any = None
     error: str | None = None
-    """What the latest failed attempt said, of the last task that has one; also where a later attempt made good."""
+    """The error of the latest failed attempt, of the last task that has one, even where a later attempt succeeded."""
     waiting_detail: str | None = None
-    """What exactly it waits for, in words. Stores leave it to services."""
+    """What exactly it waits for, in words. Services set it; stores leave it None."""
     requires: Requirements | None = None
-    """What its version asks for before it may start; None once it has ended."""
+    """What its version requires before it may start; None once it has ended."""
     replay_reason: str | None = None
-    """Why a replay was asked for. `reason` is the outcome's."""
+    """Why a replay was requested. `reason` explains the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """One run with its tasks and their attempts, as `core.report.build_report` takes them."""
+class RunHistory:
+    """One run with its tasks and their attempts, as `core.report.report.build_report` takes them."""
 
-    run: RunRow
+    run: RunReportRow
     tasks: tuple[TaskRow, ...]
     record: RunRecord
     results: Mapping[str, Any] = field(default_factory=dict)
     """What each finished task returned, by task name."""
 
 
-class Start(NamedTuple):
-    """One attempt that has been recorded RUNNING and is now to be made: task by position, attempt from 1."""
+class AttemptStart(NamedTuple):
+    """One attempt that is recorded RUNNING and now has to be executed: the task's position, the attempt from 1."""
 
     position: int
     number: int
 
 
 class Claim(NamedTuple):
-    """A run this node owns from now on. Every later write about it carries `fence`."""
+    """A run that this node owns from now on. Every later write about it must carry `fence`."""
 
     run_id: str
     run_no: int
@@ -146,18 +146,18 @@ class Claim(NamedTuple):
     chosen_ms: int
     started_ms: int
     fence: int
-    starts: tuple[Start, ...]
+    starts: tuple[AttemptStart, ...]
     origin: str = "SCHEDULE"
     is_recovery: bool = False
     covers_from_ms: int | None = None
     covers_to_ms: int | None = None
     payload: Any = None
     spent_ms: int = 0
-    """How long it was RUNNING in earlier stretches: the execution timeout counts them too."""
+    """How long it was RUNNING before this claim. The execution timeout counts that time too."""
     wake_ms: int | None = None
-    """When a retry that waits beside `starts` is due, as `Settled.wake_at`."""
+    """When a retry that waits besides `starts` is due; see `SettlementResult.wake_at`."""
     elapsed_ms: int = 0
-    """How long ago it started for the first time: its duration counts from there, parked time included."""
+    """How long ago it started for the first time. Its duration counts from there, parked time included."""
 
     @property
     def job_name(self) -> str:
@@ -182,8 +182,11 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a node can take on: its incarnation, its free slots, and the callables it has (None: whatever there is).
-    Where owners share, `kept` of the slots are for owners with fewer runs under way (`core.shares.portions`)."""
+    """What a node can take on: its incarnation, its free capacity (`slots`), and its handlers (None: any).
+
+    Where owners share, `kept` of the free capacity is for owners with fewer active runs
+    (`core.job.owner_limits.portions`).
+    """
 
     node: str
     slots: int
@@ -192,9 +195,12 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """A run that a verb ended, or put back, while no node had it to report. `count`: how many slots it stands for, from
-    `first` to `covers_to`; None: its own."""
+class UnreportedRun:
+    """A run that a verb ended or put back, and that no node will report.
+
+    `count` is how many scheduled times it stands for, from `first` to `covers_to`. Both are None where it stands only
+    for its own.
+    """
 
     job_name: str
     state: RunState
@@ -205,7 +211,7 @@ class Passed:
     scheduled_time: datetime
     first: datetime | None = None
     elapsed: timedelta | None = None
-    """Since its first start; None where it never started."""
+    """The time since its first start; None where it never started."""
     covers_to: datetime | None = None
 
     @property
@@ -214,11 +220,11 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """What one planning pass did. `claims` are runs born RUNNING for the node that asked; `more`: ask again at once.
+class CreationResult:
+    """What one call of `plan` did. `claims` are runs created RUNNING for the node that asked. `more`: call it again.
 
-    `wake_at` is the earliest moment any job or waiting run has to be looked at again; None when there is none. Where
-    there is `more`, that is now.
+    `wake_at` is the earliest moment at which a job or a waiting run has to be looked at again; None when there is none.
+    Where there is `more`, that is now.
     """
 
     now: datetime
@@ -228,16 +234,19 @@ class Planned:
     wake_at: datetime | None
     more: bool = False
     unreadable: tuple[Definition, ...] = ()
-    """Due jobs, found in this pass, whose definitions cannot be read or whose schedules cannot be asked here: they are
+    """Due jobs of this call whose definitions cannot be read, or whose schedules cannot be evaluated, here. They are
     left alone, with the reason as their `fault`."""
     crowded: bool = False
-    """Several owners share, and more is due than can start at once: nothing was started here, claims give turns."""
+    """Several owners share, and more runs are due than can start at once. `plan` started none; claims give turns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatched:
-    """The runs a node has been given. `next_at`: the earliest `not_before` among those that only wait for it.
-    `held_back`: others may be due, for which there is no room but kept slots: look again when one is free."""
+class ClaimResult:
+    """The runs that a node has been given. `next_at`: the earliest `not_before` of the runs that wait only for it.
+
+    `held_back`: other runs may be due, but only capacity that is kept for other owners is free. Look again when more is
+    free.
+    """
 
     now: datetime
     claims: tuple[Claim, ...]
@@ -246,9 +255,9 @@ class Dispatched:
 
 
 class AttemptEnd(NamedTuple):
-    """One attempt's outcome. `result` is JSON text or None; a task that failed has `error` and perhaps a number.
+    """One attempt's outcome. `result` is JSON text or None. A failed one has `error` and perhaps `error_code`.
 
-    `traceback` says where it failed; of a program it is the last lines it printed.
+    `traceback` says where it failed. For a program, it is the last lines that it printed.
     """
 
     position: int
@@ -262,7 +271,7 @@ class AttemptEnd(NamedTuple):
 
 
 class ThreadKey(NamedTuple):
-    """An attempt, as a marker of its thread names it: its run, the place of its task, its number."""
+    """The attempt that a marker of a thread names: its run, the position of its task, its number."""
 
     run_no: int
     position: int
@@ -271,7 +280,7 @@ class ThreadKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadRecord:
-    """A thread that works although its attempt has ended, `since` then."""
+    """A thread that still works although its attempt has ended, at `since`."""
 
     run_id: str
     job_name: str
@@ -281,18 +290,21 @@ class ThreadRecord:
     node_name: str | None
     since: datetime
     pool: str | None = None
-    """The pool that its run has a place in."""
+    """The pool in which its run takes a place."""
 
 
 class Settlement(NamedTuple):
-    """What a node has to say about one run it owns.
+    """What a node reports about one run that it owns.
 
-    `ends` are the attempts that ended. `stop` ends the run whatever its tasks still say: `cancelled` (the reason goes
-    into the row), or `timeout`. `release` hands the run back: attempts still RUNNING, and those that `ends` calls
-    CANCELLED, end CANCELLED without counting as tries, and the run goes back to PENDING, or ends CANCELLED where it may
-    be delivered at most once and has started work (`started=True`). `threads` are attempts that have ended, with this
-    or before, while their thread still works: the run counts as under way for its job, and their tasks are not tried
-    again, until `end_threads`.
+    `ends` are the attempts that ended. `stop` ends the run whatever its tasks still do: `cancelled` (the reason goes
+    into the row), or `timeout`.
+
+    `release` gives the run back. Attempts that are RUNNING, and those that `ends` calls CANCELLED, end CANCELLED
+    without counting as tries. The run goes back to PENDING, or ends CANCELLED where it may be delivered at most once
+    and has started work (`started=True`).
+
+    `threads` are attempts that have ended, now or before, while their thread still works. Until `end_threads`, the run
+    counts as active for its job, and the tasks of these attempts are not tried again.
     """
 
     run_id: str
@@ -302,20 +314,21 @@ class Settlement(NamedTuple):
     stop: str | None = None
     release: bool = False
     started: bool = True
-    threads: tuple[Start, ...] = ()
+    threads: tuple[AttemptStart, ...] = ()
 
 
-class Settled(NamedTuple):
-    """What became of one settlement. `starts` are the attempts to make next, `cancels` the positions to stop.
+class SettlementResult(NamedTuple):
+    """The answer to one settlement. `starts` are the attempts to execute next, `cancels` the positions of the tasks to
+    stop.
 
-    `wake_at`: the run goes on RUNNING, and one of its tasks waits for a retry that is due then. Its owner says so by a
-    settlement without ends at that time, and is given the attempt in `starts`. `reason`: why the run ended so.
+    `wake_at`: the run goes on RUNNING, and one of its tasks waits for a retry that is due then. At that time its owner
+    sends a settlement without ends, and is given the attempt in `starts`. `reason`: why the run ended so.
     """
 
     run_id: str
-    verdict: Verdict
+    verdict: SettlementVerdict
     state: RunState | None = None
-    starts: tuple[Start, ...] = ()
+    starts: tuple[AttemptStart, ...] = ()
     cancels: tuple[int, ...] = ()
     park_until: datetime | None = None
     wake_at: datetime | None = None
@@ -323,9 +336,9 @@ class Settled(NamedTuple):
 
 
 class Rows(list[tuple[Any, ...]]):
-    """What a statement of a task's own answered: its rows, the names of their columns, how many rows it concerned.
+    """The answer to a task's own statement: its rows, the names of their columns, how many rows it affected.
 
-    `rowcount` is -1 where that means nothing, as for CREATE TABLE. `cut`: there were more rows than were asked for.
+    `rowcount` is -1 where it has no meaning, as for CREATE TABLE. `cut`: there were more rows than were asked for.
     """
 
     __slots__ = ("columns", "cut", "rowcount")
@@ -346,10 +359,10 @@ class Rows(list[tuple[Any, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A request for a run outside the schedule's own course.
+    """A request for a run that the schedule does not create.
 
     TRIGGER: `key` is the caller's idempotency key. REPLAY: `replay_of` names the run, `tasks` the tasks to run (None:
-    all), `reason` why. BACKFILL: `scheduled_time` is the past slot.
+    all), `reason` why. BACKFILL: `scheduled_time` is a past time of the schedule.
     """
 
     job_name: str
@@ -364,8 +377,8 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """The run an admission stands for. `fresh` is false where its key was known already."""
+class AdmissionResult:
+    """The run that an admission created or found. `fresh` is false where its key was known already."""
 
     run_id: str
     state: RunState
@@ -374,7 +387,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """One incarnation of a node. `lock_free`: its liveness lock could be had, so its process is gone or cut off."""
+    """One incarnation of a node. `lock_free`: its liveness lock is free, so its process is gone or cut off."""
 
     node: str
     name: str | None
@@ -385,44 +398,44 @@ class NodeRecord:
     lock_free: bool = False
     running: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What it says of itself: host, process, handlers."""
+    """What the node reports of itself: host, process, handlers."""
 
     @property
     def is_live(self) -> bool:
-        """Whether it is alive, as far as the catalog knows."""
+        """Whether the node is alive, as far as the catalog knows."""
         return self.state == "ALIVE" and not self.lock_free
 
     @property
     def silence(self) -> float:
-        """Seconds after which it may be taken for dead, by its own word. A release that does not say so stands by the
-        default; 0 where the node has said nothing at all."""
+        """The seconds of silence that the node reports, after which it may be taken for dead. The default where its
+        release does not report them; 0 where the node has reported nothing at all."""
         given = self.details.get("silence", SILENCE if self.details else 0.0)
         return float(given) if isinstance(given, int | float) else SILENCE
 
     @property
     def heartbeat(self) -> float:
-        """Seconds between two of its heartbeats, by its own word; 0 where it has not said."""
+        """The seconds between two heartbeats that the node reports; 0 where it has not reported them."""
         given = self.details.get("heartbeat", 0.0)
         return float(given) if isinstance(given, int | float) else 0.0
 
     @property
     def handlers(self) -> frozenset[str] | None:
-        """What it has, in the words of `core.needs`; None where it has not said all of it."""
-        return reported(self.details)
+        """What the node has, as `core.job.requirements` writes it; None where it has not reported all of it."""
+        return reported_needs(self.details)
 
     @property
     def sandbox(self) -> str | None:
-        """Why it starts no programs although its configuration allows them."""
+        """Why the node starts no programs although its configuration allows them."""
         return self.details.get("sandbox")
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class HeartbeatResult:
     """The store's answer to a heartbeat.
 
-    `expelled`: somebody declared this incarnation dead; nothing it writes counts any more. `released` are runs whose
-    rows said they were the node's but which it did not know; `lost` are runs the node knew but no longer owns;
-    `cancels` are those of its runs that somebody asked to stop, with the reason.
+    `expelled`: this incarnation was declared dead, and nothing that it writes counts any more. `released` are runs that
+    the node owned but did not know. `lost` are runs that the node knew but no longer owns. `cancels` are those of its
+    runs that were asked to stop, with the reason.
     """
 
     now: datetime
@@ -433,9 +446,12 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """How much of what there is just now. `runs_pending` are all that are PENDING, `runs_due` those of them whose time
-    has come and that wait for nothing but a slot, a pool's room or a handler."""
+class StateCounts:
+    """How many runs and jobs there are in which state. `runs_pending` counts all PENDING runs.
+
+    `runs_due` counts those of them whose time has come and that wait only for free capacity, for a pool or for a
+    handler.
+    """
 
     runs_running: int = 0
     runs_queued: int = 0
@@ -448,7 +464,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class OutputChunk:
-    """A piece of what one attempt printed; `number` counts from 0 within the attempt."""
+    """A piece of one attempt's output. `number` counts from 0 within the attempt."""
 
     run_no: int
     position: int
@@ -459,10 +475,10 @@ class OutputChunk:
 
 
 class Hook(NamedTuple):
-    """A function that a program wants called with the ends of runs: of one job, or of every job (None).
+    """A function of a program that is called with the ends of runs: of one job, or of every job (None).
 
-    `hook_id` is the same on every node of that program. `states` are the terminal states it asks for; None: all, but
-    for slots that a pause skipped.
+    `hook_id` is the same on every node of that program. `states` are the terminal states it asks for; None: all, except
+    for scheduled times that a pause skipped.
     """
 
     hook_id: str
@@ -472,7 +488,7 @@ class Hook(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HookRecord:
-    """A hook as the catalog knows it. `waiting` ends have not been delivered to it, the oldest of them since
+    """A hook as the catalog knows it. `waiting` ends have not been delivered to it. The oldest of them waits since
     `oldest`."""
 
     hook: Hook
@@ -483,9 +499,9 @@ class HookRecord:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The end of one run, to be delivered to one hook. `count`: how many slots the run stands for."""
+    """The end of one run, to be delivered to one hook. `count`: how many scheduled times the run stands for."""
 
     number: int
     hook_id: str
-    run: RunRow
+    run: RunReportRow
     count: int = 1

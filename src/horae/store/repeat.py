@@ -1,7 +1,7 @@
-"""Repeating a verb that lost against another transaction, or whose connection broke: every verb may be.
+"""Repeats a verb that lost against another transaction, or whose connection broke.
 
-The store itself never repeats; whoever calls decides how long to try. Deadlocks and serialization failures are repeated
-at once with jitter, a store that cannot be reached with growing pauses.
+Every verb may be repeated. The store itself never repeats: the caller decides how long to try. The pauses grow from
+SHORTEST to LONGEST seconds, with jitter.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ SHORTEST = 0.01
 LONGEST = 2.0
 
 
-async def repeated(verb: Callable[[], Awaitable[Answer]], *, patience: float = 30.0) -> Answer:
-    """What `verb` answers, called again for up to `patience` seconds while the store says to; then its error."""
+async def repeat_verb(verb: Callable[[], Awaitable[Answer]], *, patience: float = 30.0) -> Answer:
+    """Returns what `verb` answers. Calls it again after StoreConflict and StoreUnavailable, for up to `patience`
+    seconds, then raises the last such error."""
     ends = monotonic() + patience
     pause = SHORTEST
     while True:

@@ -1,4 +1,4 @@
-"""Turns at what only so many may do at once, on either store: no owner takes all there is."""
+"""Limits how many callers run at once, in all and for one owner, so that no owner takes all places."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 
 
-class Turn:
-    """One that was taken. It is given back when its block has ended, and not before `until` is done."""
+class OwnerTurn:
+    """One place that was taken. It is given back when its block has ended and `until`, where set, is done."""
 
     def __init__(self) -> None:
         self.until: asyncio.Future[None] | None = None
 
 
-class Turns:
-    """So many at once in all, and of one owner; who comes later waits in order."""
+class OwnerTurns:
+    """Lets `most` callers run at once, and `most_of_one` of one owner. Later callers wait in order."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._all = asyncio.Semaphore(most)
@@ -23,18 +23,19 @@ class Turns:
         self._owners: dict[str, tuple[asyncio.Semaphore, list[None]]] = {}
 
     @asynccontextmanager
-    async def taken(self, owner: str) -> AsyncIterator[Turn]:
-        """Waits for as long as its caller does: nothing is open yet, and the caller can be cancelled."""
+    async def taken(self, owner: str) -> AsyncIterator[OwnerTurn]:
+        """Takes a place, and waits for one for as long as its caller does. Nothing is open yet, so the caller can be
+        cancelled."""
         own, users = self._owners.setdefault(owner, (asyncio.Semaphore(self._most_of_one), []))
         with ExitStack() as held:
             users.append(None)
             held.callback(self._leave, owner)
-            # First among one's own: a place among all is not held while one waits for oneself.
+            # Wait among the owner's own callers first, so that no common place is held during that wait.
             await own.acquire()
             held.callback(own.release)
             await self._all.acquire()
             held.callback(self._all.release)
-            turn = Turn()
+            turn = OwnerTurn()
             try:
                 yield turn
             finally:

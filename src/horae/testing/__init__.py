@@ -1,4 +1,4 @@
-"""What tests are built from: simulated time for your own jobs, a clock to set by hand, the contract of stores."""
+"""The testing kit: simulated time for your own jobs, a settable clock, and a store that fails by a seed."""
 
 from horae.testing.clock import ManualClock
 from horae.testing.faults import Faults

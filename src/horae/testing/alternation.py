@@ -1,4 +1,4 @@
-"""A thread for an event loop on virtual time, by turns with a loop on real time."""
+"""A thread for an event loop on virtual time, which alternates with a loop on real time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FEW_ROUNDS = 10
 
 
 def shut_down(loop: VirtualLoop) -> None:
-    """Cancels every task, drops what they raise, ends asynchronous generators and threads, and closes the loop.
+    """Cancels every task, ignores their errors, ends asynchronous generators and executor threads, and closes the loop.
 
-    RuntimeError, once the loop is closed, where tasks would not end.
+    Raises RuntimeError, after closing the loop, if tasks still run after repeated cancellation.
     """
     try:
         rounds = 0
@@ -39,21 +39,21 @@ def shut_down(loop: VirtualLoop) -> None:
 
 
 async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
-    # In the order they were made, as far as their names tell: a set has none.
+    # In the order of creation, as far as their names tell, because a set has no order.
     for task in sorted(tasks, key=lambda task: (len(task.get_name()), task.get_name())):
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Alternation:
-    """The thread in which a VirtualLoop runs, by turns with a loop on real time that awaits it.
+class LoopThread:
+    """The thread of a VirtualLoop, which alternates with the loop on real time that awaits it.
 
-    The inner loop runs only during a `call`, in between it rests, and may be looked at from outside: an asyncio.Event
-    that is set then is noticed by the next run. Calls happen one after another, in the order they were made.
+    The inner loop runs only during a `call`. In between it is idle and may be inspected from outside: an asyncio.Event
+    that is set then is noticed by the next run. Calls are carried out one after another, in the order they were made.
     """
 
     def __init__(self, loop: VirtualLoop, *, grace: float = 5.0) -> None:
-        """`grace`: how long a call that was cancelled waits for the inner loop to rest, in real seconds."""
+        """`grace` is how long a cancelled call waits for the inner loop to become idle, in real seconds."""
         self.loop = loop
         self.grace = grace
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="alternation")
@@ -61,7 +61,8 @@ class Alternation:
         self._closed = False
 
     async def call(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """What `function` answers or raises, called in the thread. Cancelling interrupts the inner loop first."""
+        """Calls `function` in the thread, and returns or raises what it does. Cancelling the call interrupts the inner
+        loop first."""
         if asyncio.get_running_loop() is self.loop:
             raise RuntimeError("The inner loop cannot wait for a call to itself")
         ended = False
@@ -70,10 +71,10 @@ class Alternation:
             nonlocal ended
             try:
                 return function(*args, **kwargs), None
-            except BaseException as error:  # noqa: BLE001 - raised again by whoever awaits the call
+            except BaseException as error:  # noqa: BLE001 - raised again where the call is awaited
                 return None, error
             finally:
-                with self._lock:  # an interruption is meant for this call or it comes too late
+                with self._lock:  # an interruption that comes later must not hit the next call
                     ended = True
                     self.loop.forget_interruption()
 
@@ -93,17 +94,17 @@ class Alternation:
             raise RuntimeError("What was called in the inner loop was cancelled there") from error
         if error is not None:
             raise error
-        return answer  # type: ignore[return-value]  # without an error it is what the function answered
+        return answer  # type: ignore[return-value]  # without an error it is the function's return value
 
     async def close(self) -> None:
-        """Shuts the loop down (`shut_down`) and ends the thread. Once is enough, twice does no harm."""
+        """Shuts the loop down (`shut_down`) and ends the thread. Calling it again does nothing."""
         if self._closed:
             return
         self._closed = True
         try:
             await self.call(shut_down, self.loop)
         finally:
-            # At rest, the thread ends at once; it is waited for only then.
+            # Waits for the thread only if the loop is closed, since only then it ends at once.
             self._thread.shutdown(wait=self.loop.is_closed())
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The descriptors that a virtual loop listens to, and which of them time waits for."""
+"""The selector of a virtual loop, which knows the file descriptors that virtual time waits for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 in_background: ContextVar[bool] = ContextVar("in_background", default=False)
 
 
-class Descriptors(DefaultSelector):
-    """Knows the `strangers`: descriptors that were registered, or last changed, by somebody not in the background; and
-    of those the `silent`, which were waited for in vain. They stay so until they speak, whoever registers them again:
-    a driver that looks up every tenth of a second would else be given its time ten times a second."""
+class TrackingSelector(DefaultSelector):
+    """A selector that also tracks which descriptors virtual time waits for.
+
+    `strangers` are the descriptors that code outside the background registered or last changed. `silent` are those of
+    them that time has waited for in vain. A silent descriptor stays silent until it has an event, even if it is
+    registered again: otherwise a driver that polls ten times a second would get its time ten times a second.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A store that fails now and then, by a seed: before a verb was done, or after, when nobody can tell."""
+"""A store that fails at random, by a seed: before a verb is carried out, or after it with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from horae.errors import StoreConflict, StoreUnavailable
-from horae.store.catalog import Catalog
+from horae.store.catalog.catalog import Catalog
 
 FAULTY = frozenset(
     {
@@ -26,12 +26,13 @@ FAULTY = frozenset(
         "write_output",
     }
 )
-"""What fails; reading does not, or a test could not look."""
+"""The verbs that fail. Reads never fail, so that a test can inspect the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often a verb fails, from 0 to 1: `lost` before it was done, `unknown` after, `conflict` against another."""
+    """How often a verb fails, from 0 to 1: `lost` before it is carried out, `unknown` after it, `conflict` as a
+    StoreConflict."""
 
     lost: float = 0.0
     unknown: float = 0.0
@@ -39,7 +40,7 @@ class Faults:
 
 
 class FaultyCatalog(Catalog):
-    """A catalog whose verbs fail as `faults` says. `outage` lets every verb fail until it is false again."""
+    """A catalog whose verbs fail as `faults` says. While `outage` is true, every verb fails."""
 
     faults = Faults()
     outage = False

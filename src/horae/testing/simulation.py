@@ -1,15 +1,15 @@
-"""`Simulation`: an app's real engine and store on a simulated clock, in milliseconds, the same way every time.
+"""`Simulation`: an app's real engine and store on a simulated clock, in milliseconds and deterministic.
 
     async with Simulation(app, start=datetime(2026, 1, 1, tzinfo=UTC)) as sim:
         starts = await sim.advance("1d")
         assert [time for job, task, time in starts if job == "nightly"] == [...]
 
-A declarative Scheduler is simulated the same way; its `initialize` and `stop` are awaited inside the block, and `stop`
-lets time pass until its callbacks have ended.
+A declarative Scheduler is simulated the same way: await its `initialize` and `stop` inside the block. `stop` lets time
+pass until its callbacks have ended.
 
-Time passes only inside `advance` and `jump`, and while `app.wait` is awaited. Async tasks live on simulated time:
-`asyncio.sleep(3600)` is an hour of it and takes no time at all. Sync tasks take none. Tasks with a process of their
-own, and a PostgreSQL store, are waited for while the clock stands still.
+Time passes only inside `advance` and `jump`, and while `app.wait` is awaited. Async tasks use simulated time:
+`asyncio.sleep(3600)` is a simulated hour and takes no real time. Sync tasks take no simulated time. The clock stands
+still while the simulation waits for tasks in a process of their own, and for a PostgreSQL store.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from random import Random
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
-from horae.app.home import Home
 from horae.app.horae import Horae
-from horae.app.loading import finder
-from horae.app.stores import make_driver, ready
-from horae.control.service import Kept
+from horae.app.process.import_paths import schedule_finder
+from horae.app.store_loop import StoreLoop
+from horae.app.stores import make_driver, open_or_create
 from horae.core.declarative import task_name
-from horae.core.duration import DurationLike, parse_duration
-from horae.core.instant import aware
+from horae.core.time.duration import DurationLike, parse_duration
+from horae.core.time.instant import aware
 from horae.declarative.scheduler import Scheduler
-from horae.engine.engine import Engine, Host
-from horae.engine.tuning import Tuning
+from horae.engine.engine import Engine, EngineHost
+from horae.engine.limits import EngineSettings
 from horae.engine.watchdog import Watchdog
 from horae.errors import Conflict, InvalidInput, shown
 from horae.events import AttemptStarted
-from horae.runners import waiting
-from horae.runners.processes import Processes
-from horae.testing.alternation import Alternation
+from horae.executors import loop_wait
+from horae.executors.processes import Processes
+from horae.services.service import ServiceCatalog
+from horae.testing.alternation import LoopThread
 from horae.testing.faults import Faults, FaultyCatalog
-from horae.testing.holding import held
-from horae.testing.turns import Turns
+from horae.testing.server_driver import hold_time_during
+from horae.testing.sync_tasks import LockstepThreads
 from horae.testing.virtual_loop import VirtualLoop
 from horae.testing.waiters import Waiters
 
 Answer = TypeVar("Answer")
 START = datetime(2026, 1, 1, tzinfo=UTC)
-KEEPING = {
+RARE_MAINTENANCE = {
     "heartbeat": 3600,
     "spacing": 0,
     "late_after": None,
@@ -56,7 +56,8 @@ KEEPING = {
     "sweep_every": 3600,
     "retain_every": 86_400,
 }
-"""One node alone has nobody to prove its life to; a year of heartbeats would be most of a simulated year."""
+"""Settings that make maintenance rare: a single node need not prove to others that it is alive, and a year of
+heartbeats would be most of the work of a simulated year."""
 
 
 LONGEST_STOP = 30 * 86_400.0
@@ -64,8 +65,10 @@ LONGEST_STOP = 30 * 86_400.0
 
 
 class Started(NamedTuple):
-    """One start of a task, as `advance` and `jump` list them. `job` is the catalog's name for the job; `task` is the
-    task's name, for a declarative scheduler as it was registered."""
+    """One start of a task, as `advance` and `jump` return them.
+
+    `job` is the catalog's name of the job. `task` is the task's name; for a declarative scheduler the registered name.
+    """
 
     job: str
     task: str
@@ -73,7 +76,13 @@ class Started(NamedTuple):
 
 
 class Simulation:
-    """An async context manager. `seed` shuffles the order of tasks that are ready at the same time."""
+    """Runs an app or a declarative Scheduler on simulated time, inside an `async with` block.
+
+        async with Simulation(app) as sim:
+            await sim.advance("1h")
+
+    Raises Conflict if the app runs already, or if a live node uses its store.
+    """
 
     def __init__(
         self,
@@ -84,7 +93,9 @@ class Simulation:
         faults: Faults | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:
-        """`settings` are the engine's, as of Horae; by default those of the app with a keeper that seldom looks."""
+        """`start` is the first simulated moment. `seed` shuffles the order of tasks that are ready at the same time.
+        `faults` lets the store fail. `settings` override the engine's settings, which are the app's with rare
+        maintenance. Raises InvalidInput for anything but an app or a Scheduler."""
         if not isinstance(app, Horae | Scheduler):
             raise InvalidInput(f"Cannot simulate {shown(app)}", hint="Give it an app: Simulation(Horae(…)).")
         self._scheduler = app if isinstance(app, Scheduler) else None
@@ -93,14 +104,14 @@ class Simulation:
         self._skew = timedelta(0)
         self._faults = faults or Faults()
         self._random = Random(seed)  # noqa: S311 - chance for tests
-        self._tuning = replace(self._app.tuning, **{**KEEPING, **(settings or {})})
+        self._tuning = replace(self._app.tuning, **{**RARE_MAINTENANCE, **(settings or {})})
         self._loop = VirtualLoop(seed)
-        self._turns = Alternation(self._loop)
+        self._turns = LoopThread(self._loop)
         self._waiters = Waiters(self._turns)
         self._moving = asyncio.Lock()
         self._starts: list[Started] = []
-        self._home: _SimulatedHome | None = None
-        self._before: Home | None = None
+        self._home: _SimulatedStoreLoop | None = None
+        self._before: StoreLoop | None = None
         self._listening: Callable[[], None] | None = None
         self.store: FaultyCatalog | None = None
 
@@ -108,15 +119,21 @@ class Simulation:
 
     @property
     def now(self) -> datetime:
+        """The simulated time."""
         return self._start + timedelta(microseconds=self._loop.ticks) + self._skew
 
     async def advance(self, duration: DurationLike) -> list[Started]:
-        """Passes through every moment of `duration`; returns the starts since the last call."""
+        """Passes through every moment of `duration`, until nothing more is due. Returns the starts since the previous
+        call."""
         seconds = parse_duration(duration, name="duration").total_seconds()
         return await self._run(self._loop.run_to, lambda: seconds)
 
     async def jump(self, at: datetime | DurationLike) -> list[Started]:
-        """Moves the clock in one step, to a time or by a duration: a suspend, a late look. Then what is due is done."""
+        """Moves the clock in one step, to a time or by a duration, as a suspend or a late poll does; then does what is
+        due.
+
+        Returns the starts since the previous call. Raises InvalidInput for a time before `now`.
+        """
         step = aware(at, "at") if isinstance(at, datetime) else parse_duration(at, name="at")
 
         def seconds() -> float:
@@ -130,7 +147,8 @@ class Simulation:
         return await self._run(self._loop.jump_to, seconds)
 
     async def set_clock(self, at: datetime) -> list[Started]:
-        """Sets the store's clock, forward or back, as an operator might; no time passes."""
+        """Sets the store's clock, forward or back, as an operator might. No time passes. Returns the starts since the
+        previous call."""
         target = aware(at, "at")
 
         def seconds() -> float:
@@ -140,8 +158,8 @@ class Simulation:
         return await self._run(self._loop.run_to, seconds)
 
     async def _run(self, move: Callable[[float], bool], seconds: Callable[[], float]) -> list[Started]:
-        """Moves time by that many seconds. Wherever something comes true that another task of the running loop waits
-        for, time stands still until that task has done its part."""
+        """Moves time by that many seconds. Whenever a wait of another task of the running loop ends, time stands still
+        until that task has done its part."""
         if asyncio.get_running_loop() is self._loop:
             raise Conflict(
                 "A simulated task tried to move the simulation's time, in which it runs itself",
@@ -155,7 +173,7 @@ class Simulation:
             while not is_there:
                 await self._waiters.settled()
                 self._check_open()
-                # That task may itself have awaited app.wait, which moves time.
+                # The other task may itself have awaited app.wait, which moves time.
                 is_there = await self._turns.call(self._loop.run_to, max(to, self._loop.time()))
             return self._taken()
 
@@ -169,7 +187,7 @@ class Simulation:
         if self._app.engine is not None:
             raise Conflict("This app runs already; a simulation would run it a second time", hint="Stop it first.")
         self._before = self._app.home
-        self._home = _SimulatedHome(self._turns, self._waiters, self._make, self._ready)
+        self._home = _SimulatedStoreLoop(self._turns, self._waiters, self._make, self._ready)
         self._home.keeps_store = self._app.url == "sqlite://"
         self._app.home = self._home
         self._listening = self._app.events.listen(self._started, AttemptStarted)
@@ -184,7 +202,7 @@ class Simulation:
         return self
 
     def _take_in(self, scheduler: Scheduler) -> None:
-        """Has the scheduler's calls carried out here, on simulated time."""
+        """Carries out the scheduler's calls in the simulation, on simulated time."""
 
         async def perform(work: Coroutine[Any, Any, None]) -> None:
             if asyncio.get_running_loop() is self._loop:
@@ -213,8 +231,11 @@ class Simulation:
             await self._end()
 
     async def crash(self) -> list[Started]:
-        """Drops the process' memory without stopping anything. An app is started again on the same store; a declarative
-        scheduler is uninitialized."""
+        """Drops the process' memory without stopping anything, as a power cut does. Returns the starts since the
+        previous call.
+
+        An app is started again on the same store. A declarative scheduler becomes Uninitialized.
+        """
         self._check_open()
         await self._through(self._crash())
         if self._scheduler is None:
@@ -263,14 +284,14 @@ class Simulation:
             return self.store
         driver = make_driver(self._app.url, clock=lambda: self.now)
         if driver.dialect != "sqlite":
-            driver = held(driver, self._loop.holding)
-        self.store = FaultyCatalog(driver, finder(self._tuning.modules))
+            driver = hold_time_during(driver, self._loop.holding)
+        self.store = FaultyCatalog(driver, schedule_finder(self._tuning.modules))
         self.store.random = self._random
         return self.store
 
     async def _ready(self, store: FaultyCatalog) -> None:
         with self._loop.background():
-            await ready(store)
+            await open_or_create(store)
         for node in await store.nodes():
             if node.state == "ALIVE" and not node.lock_free:
                 raise Conflict(
@@ -283,16 +304,17 @@ class Simulation:
 async def _killed(engine: Engine, store: FaultyCatalog | None) -> None:
     await engine.crash()
     if store is not None:
-        # What the system does with a killed process' locks.
+        # The operating system frees the locks of a killed process.
         await store.driver.free_lock(engine.node, left=False)
 
 
-class _SimulatedHost(Host):
-    """Tasks run where time stands still for them; the keeper's timers make no moments of their own."""
+class _SimulatedHost(EngineHost):
+    """The engine's host on simulated time: tasks take no time, and timers of the maintenance loops make no moments of
+    their own."""
 
-    def __init__(self, loop: VirtualLoop, tuning: Tuning) -> None:
+    def __init__(self, loop: VirtualLoop, tuning: EngineSettings) -> None:
         self._loop = loop
-        self.threads = Turns(loop)
+        self.threads = LockstepThreads(loop)
         self.processes = _HeldProcesses(loop, memory_limit=tuning.process_memory, tee=tuning.tee)
         self.watchdog = Watchdog(loop.time)
 
@@ -301,7 +323,7 @@ class _SimulatedHost(Host):
 
 
 class _HeldProcesses(Processes):
-    """Real processes: simulated time stands still until one has answered."""
+    """Real processes. Simulated time stands still until a process has answered."""
 
     def submit(self, work: Any, *, done: Any, output: Any, request: Any) -> Any:
         loop = self.loop
@@ -321,15 +343,15 @@ class _HeldProcesses(Processes):
             await super().close()
 
 
-class _SimulatedHome(Home):
-    """The store lives in the virtual loop; whoever calls from outside has it run until the answer is there."""
+class _SimulatedStoreLoop(StoreLoop):
+    """The store in the virtual loop. A call from outside runs that loop until the answer is there."""
 
     look_every = 600.0
-    """A change in the simulation wakes a ticker at once."""
+    """Long, because a change in the simulation wakes a ticker at once."""
 
     def __init__(
         self,
-        turns: Alternation,
+        turns: LoopThread,
         waiters: Waiters,
         make: Callable[[], Any],
         prepare: Callable[[Any], Awaitable[None]],
@@ -340,11 +362,11 @@ class _SimulatedHome(Home):
         self._waiters = waiters
         self._loop = turns.loop
 
-    async def call(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
+    async def call(self, work: Callable[[ServiceCatalog], Awaitable[Answer]]) -> Answer:
         self.refuse_inside_transaction()
         if asyncio.get_running_loop() is self._turns.loop:
             return await work(await self.store())
-        # The coroutine is made when its turn comes: a call that is cancelled before that leaves none behind.
+        # The coroutine is created when its turn comes, so that a call that is cancelled before leaves none behind.
         return await self._waiters.call(lambda: self._turns.loop.run_through(self._there(work)))
 
     async def wait_for(self, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer | None:
@@ -353,17 +375,17 @@ class _SimulatedHome(Home):
             return await work()
         return await self._waiters.wait_for(work)
 
-    def call_blocking(self, work: Callable[[Kept], Awaitable[Answer]]) -> Answer:
+    def call_blocking(self, work: Callable[[ServiceCatalog], Awaitable[Answer]]) -> Answer:
         self.refuse_inside_transaction()
-        if waiting.here.park is not None:
-            return waiting.awaited(asyncio.run_coroutine_threadsafe(self._there(work), self._turns.loop))
+        if loop_wait.here.park is not None:
+            return loop_wait.awaited(asyncio.run_coroutine_threadsafe(self._there(work), self._turns.loop))
         return asyncio.run(self._turns.call(self._turns.loop.run_through, self._there(work)))
 
     def settle_here(self) -> None:
-        """It is at home already."""
+        """Does nothing: the virtual loop is always the owner."""
 
     async def close(self) -> None:
-        """A store in memory is closed with the simulation: it is all there is of the catalog."""
+        """Keeps a store in memory open until the simulation ends, because it is the whole catalog."""
         if self.keeps_store:
             self._store = None
         else:

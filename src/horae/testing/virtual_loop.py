@@ -1,8 +1,8 @@
-"""An event loop on virtual time: nobody waits on it, for when nothing is ready, time moves to the next timer.
+"""An event loop on virtual time: when nothing is ready, time moves to the next timer without waiting.
 
-Time stands still while work that the loop cannot see is under way outside (`hold`; a thread of the loop's executor is
-held by itself, a child process is not), and is in no hurry while a task waits for a file descriptor (`patience`).
-Whatever runs in the loop alone runs the same way every time; the order in which threads and servers answer is theirs.
+Time stands still while work outside the loop is under way (`hold`; a thread of the loop's executor is held
+automatically, a child process is not). It waits for a limited time while a task waits for a file descriptor
+(`patience`). What runs in the loop alone runs the same way every time; threads and servers may answer in any order.
 
     loop = VirtualLoop()
     loop.create_task(some_engine())
@@ -26,38 +26,40 @@ from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any, TypeVar, TypeVarTuple
 
-from horae.testing.descriptors import Descriptors, in_background
+from horae.testing.descriptors import TrackingSelector, in_background
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _Timer = tuple[int, int, asyncio.TimerHandle]
-"""When, in ticks; how many timers were set before; the handle. Of two for one moment the older one fires first."""
+"""When it fires, in ticks; the number of timers that were set before it; its handle. Of two timers for the same moment
+the older one fires first."""
 
 TICKS = 1_000_000
-"""Ticks in a second. Time is counted, not added up: a sum of floats would miss the moment it was meant to reach."""
+"""Ticks in a second. Time is an integer, because a sum of floats would miss exact moments."""
 _NEVER = 1 << 62
 _UNLIMITED = _NEVER - 1
 _POLL_EVERY = 64
-"""Turns between two looks at descriptors that nobody waits for: a look costs about as much as a turn."""
+"""Turns between two polls of descriptors that time does not wait for: a poll costs about as much as a turn."""
 _FEW_CANCELLED = 100
 _STEPS = frozenset(("TaskStepMethWrapper", "task_wakeup", "__step", "__wakeup"))
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`time()` begins at 0.0 and is exact to the microsecond, to which timers are rounded; one that is set for later
-    than now never fires now.
+    """An asyncio loop whose `time()` begins at 0.0 and is exact to the microsecond.
 
-    `seed` shuffles the steps of tasks that are ready in the same turn among the places they hold: another seed, another
-    interleaving. Everything else that is ready (done callbacks, timers, readers) keeps asyncio's order, and so does
-    what one task does.
+    Timers are rounded to microseconds. A timer that is set for later than now never fires now.
 
-    An exception that would only be logged is kept in `failures`, as the exception handler's context. With `strict`,
-    `run_to` and `jump_to` end by raising a group of those that are new; without, the usual handler sees them as well.
+    `seed` shuffles the steps of tasks that are ready in the same turn among the places they hold, for another
+    interleaving. Everything else that is ready (done callbacks, timers, readers) keeps asyncio's order, and so do the
+    steps of one task.
+
+    An exception that asyncio would only log is kept in `failures`, as the exception handler's context. With `strict`,
+    `run_to` and `jump_to` raise a group of the new ones at their end. Without it, the usual handler also gets them.
     """
 
-    # What asyncio's loop is made of; typeshed does not tell.
+    # Internals of asyncio's loop that typeshed leaves out.
     _ready: deque[asyncio.Handle]
-    _selector: Descriptors
+    _selector: TrackingSelector
     _stopping: bool
     _thread_id: int | None
     _timer_cancelled_count: int
@@ -68,8 +70,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     _write_to_self: Callable[[], None]
 
     def __init__(self, seed: int | None = None, *, patience: float = 2.0, strict: bool = True) -> None:
-        """`patience`: how long a stranger's descriptor may be silent before time moves on, in real seconds. It is given
-        once: until that descriptor speaks again, time does not wait for it."""
+        """`patience` is how long time waits for a stranger's descriptor without an event, in real seconds. Time waits
+        once: it does not wait for that descriptor again until it has had an event."""
         self.failures: list[dict[str, Any]] = []
         self.patience = patience
         self.strict = strict
@@ -84,9 +86,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._held = 0
         self._held_lock = threading.Lock()
         self._raised = 0
-        super().__init__(Descriptors())
+        super().__init__(TrackingSelector())
         self._strangers = self._selector.strangers
-        self._strangers.clear()  # asyncio's pipe to itself is none
+        self._strangers.clear()  # asyncio's pipe to itself is not a stranger
         self.set_debug(False)
 
     # ---- time --------------------------------------------------------------------------------------------------------
@@ -96,7 +98,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def ticks(self) -> int:
-        """The same, in whole microseconds."""
+        """The virtual time in whole microseconds."""
         return self._now
 
     def call_later(
@@ -110,7 +112,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         tick = _ticks(when)
         if tick <= self._now and when > self.time():
-            tick = self._now + 1  # or whoever sets it again until its moment has come would do so for ever
+            tick = self._now + 1  # otherwise code that sets it again until its moment has come would never end
         return self._set_timer(tick, callback, args, context)
 
     def _set_timer(
@@ -128,8 +130,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def run_to(self, limit: float) -> bool:
-        """Passes through every timer up to and including `limit` in order, until nothing is ready; then it is `limit`.
-        While work is held it goes on waiting, for real. Returns False where `pause` stopped it before that."""
+        """Passes through every timer up to and including `limit` in order, until nothing is ready; then the time is
+        `limit`.
+
+        While work is held it waits for real. Returns False if `pause` stopped it before `limit`.
+        """
         tick = self._tick_from_now(limit)
         self._drive(tick, passes_limit=True)
         if self._paused:
@@ -142,29 +147,32 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return True
 
     def jump_to(self, at: float) -> bool:
-        """Moves time to `at` in one step, as a suspend or a late poll does: what came due fires late, in its order.
-        Returns False where `pause` stopped it; `run_to(at)` does the rest."""
+        """Moves time to `at` in one step, as a suspend or a late poll does. Timers that came due fire late, in their
+        order.
+
+        Returns False if `pause` stopped it; then `run_to(at)` does the rest.
+        """
         self._now = self._tick_from_now(at)
         self._has_due = True
         return self.run_to(at)
 
     def run_ready(self) -> None:
-        """Runs what is ready, and what that makes ready, until nothing is. Time does not move."""
+        """Runs what is ready, and what becomes ready by that, until nothing is. Time does not move."""
         self._drive(self._now)
 
     def pause(self) -> None:
-        """Stops the `run_to` under way, or else the next one, before it moves time: once all is done that can be done
-        at this moment. A later `run_to` goes on from there."""
+        """Stops the current `run_to`, or else the next one, before it moves time, once everything is done at this
+        moment. A later `run_to` continues from there."""
         self._pause_wanted = True
 
     def run_through(self, coroutine: Coroutine[Any, Any, _T], *, limit: float = 60.0) -> _T:
-        """Runs until the coroutine is done, and answers what it answers or raises.
+        """Runs until the coroutine is done, and returns or raises what it does.
 
-        Time moves only where nothing else is left to do, through the timers of everybody, and by `limit` seconds at
-        most. RuntimeError beyond, or when there is nothing that could wake the coroutine; it is cancelled then.
+        Time moves only if nothing else is left to do, through every timer, and by at most `limit` seconds. Beyond that,
+        and if nothing could wake the coroutine, it is cancelled and RuntimeError is raised.
         """
         if self._interrupted:
-            coroutine.close()  # or it would complain that it was never awaited
+            coroutine.close()  # otherwise Python warns that it was never awaited
             self._check_interruption()
         task = self.create_task(coroutine)
         task.add_done_callback(self._stop_for)
@@ -182,8 +190,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             task.cancel()
 
     def interrupt(self) -> None:
-        """From any thread: the run under way, and every later one, stops where it is and raises RuntimeError, until
-        `forget_interruption`."""
+        """Makes the current run, and every later one, stop and raise RuntimeError, until `forget_interruption`. May be
+        called from any thread."""
         self._interrupted = True
         self._stopping = True
         self._write_to_self()
@@ -192,8 +200,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._interrupted = False
 
     def _drive(self, limit: int, *, passes_limit: bool = False, until: asyncio.Task[Any] | None = None) -> None:
-        """Runs until nothing is left to do up to `limit`, or the task is done. `passes_limit`: time will move to it in
-        any case, so timers of the background need no moments of their own."""
+        """Runs until nothing is left to do up to `limit`, or until the task is done.
+
+        With `passes_limit`, time will move to `limit` in any case, so timers of the background make no moments of their
+        own.
+        """
         self._limit, self._passes_limit = limit, passes_limit
         self._resting = self._paused = False
         try:
@@ -224,7 +235,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     # ---- the work of others ------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """From any thread: something is under way outside, time stands still. `release` as often as `hold`."""
+        """Stops time because work outside the loop is under way. Call `release` once for each `hold`. May be called
+        from any thread."""
         with self._held_lock:
             self._held += 1
 
@@ -238,7 +250,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Holds inside. A timer that is awaited inside never fires: hold around what is really outside, no wider."""
+        """Holds time inside the block. A timer that is awaited inside never fires, so hold only around outside work."""
         self.hold()
         try:
             yield
@@ -247,10 +259,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def background(self) -> Iterator[None]:
-        """For what listens for as long as the loop lives: tasks that are started inside do not stop time.
+        """For tasks that listen as long as the loop lives: tasks started inside the block do not stop time.
 
-        Nobody has patience with their descriptors, and their timers make no moments: they fire at the next one that
-        somebody else makes, or the limit. It is the context that counts, so whatever they start is of their kind.
+        Time does not wait for their descriptors, and their timers make no moments: they fire at the next moment that
+        other timers make, or at the limit. The context is inherited, so tasks that they start are in the background
+        too.
         """
         token = in_background.set(True)
         try:
@@ -259,7 +272,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             in_background.reset(token)
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*_Ts], _T], *args: *_Ts) -> asyncio.Future[_T]:
-        """Held until the thread or process has ended, even if nobody waits for it any more."""
+        """Holds time until the thread or process has ended, even if its answer is not awaited any more."""
         self._check_closed()
         if executor is None:
             self._check_default_executor()
@@ -270,7 +283,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         work = executor.submit(func, *args)
         self.hold()
         answer = asyncio.wrap_future(work, loop=self)
-        # Called after the callback that `wrap_future` added: when time may move again, the answer is ready already.
+        # Runs after the callback that `wrap_future` added, so the answer is ready before time may move again.
         work.add_done_callback(lambda _: self.release())
         return answer
 
@@ -281,8 +294,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     # ---- turns -------------------------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """All turns until the loop is to stop, where asyncio's takes one. What is ready runs; what that makes ready
-        runs in the next turn."""
+        """Takes all turns until the loop is to stop, where asyncio's method takes one. Handles that become ready in a
+        turn run in the next turn."""
         ready, turns = self._ready, 0
         while True:
             turns += 1
@@ -299,12 +312,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
-                del handle  # a task that failed unseen says so when it goes, which is now
+                del handle  # deleting it now makes a task whose error was never retrieved report it now
             if self._stopping:
                 return
 
     def _find_work(self) -> None:
-        """Waits for what is held, lets strangers speak, moves time; stops the loop where nothing is left to do."""
+        """Waits for held work, polls descriptors, or moves time. Stops the loop if nothing is left to do."""
         while not self._stopping:
             if self._held:
                 self._poll(None)
@@ -352,7 +365,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return bool(events)
 
     def _collect_due(self) -> None:
-        """What is due becomes ready, in the order of its moments."""
+        """Makes due timers ready, in the order of their moments."""
         now, due = self._now, []
         for timers in (self._timers, self._late_timers):
             while timers and timers[0][0] <= now:
@@ -365,7 +378,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._has_due = False
 
     def _drop_cancelled(self) -> None:
-        """From the head; from everywhere when they are the greater part."""
+        """Removes cancelled timers from the heads of the heaps; from everywhere if most timers are cancelled."""
         cancelled = self._timer_cancelled_count
         if cancelled > _FEW_CANCELLED and cancelled * 2 > len(self._timers) + len(self._late_timers):
             for timers in (self._timers, self._late_timers):
@@ -378,7 +391,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 self._timer_cancelled_count -= 1
 
     def _shuffle(self, random: Random, count: int) -> None:
-        # Taken from the left and put back there: another thread may append on the right meanwhile.
+        # Taken from the left and put back there, because another thread may append on the right meanwhile.
         handles = [self._ready.popleft() for _ in range(count)]
         places = [place for place, handle in enumerate(handles) if _is_step(handle)]
         steps = [handles[place] for place in places]
@@ -396,8 +409,11 @@ def _ticks(seconds: float) -> int:
 
 
 def _is_step(handle: asyncio.Handle) -> bool:
-    """Is it a task's turn? The C task is called through a nameless wrapper at first and by its `task_wakeup` later,
-    the Python task by `__step` and `__wakeup`; other methods of a task, such as `cancel`, are no steps."""
+    """Whether the handle is a step of a task.
+
+    asyncio calls a C task through a nameless wrapper first and by its `task_wakeup` later, a Python task by `__step`
+    and `__wakeup`. Other methods of a task, such as `cancel`, are not steps.
+    """
     callback: Any = handle._callback  # type: ignore[attr-defined]  # typeshed leaves it out
     name = getattr(callback, "__name__", type(callback).__name__)
     return name in _STEPS and hasattr(getattr(callback, "__self__", None), "get_coro")

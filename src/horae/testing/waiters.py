@@ -1,8 +1,7 @@
-"""Code outside a simulation that waits for something on its time, such as a ticker read by the test itself.
+"""Code outside a simulation that waits on its time, such as a test that iterates a ticker.
 
-The simulation moves time in its own loop, in a thread. A waiter lives in the test's loop. When what it waits for comes
-true, simulated time stands still until the waiter has done its part, and then goes on: a waiter never misses a moment,
-and never moves time.
+The simulation moves time in its own loop, in a thread. A waiter lives in the test's loop. When its wait ends, simulated
+time stands still until the waiter has done its part. So a waiter never misses a moment and never moves time.
 """
 
 from __future__ import annotations
@@ -12,20 +11,20 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from horae.testing.alternation import Alternation
+from horae.testing.alternation import LoopThread
 
 Answer = TypeVar("Answer")
 QUIET_TURNS = 20
-"""Turns of the test's loop without a call to the simulation after which its tasks count as done with this moment. A
-task in it may await something real, or the simulation itself, so nothing tells for certain."""
+"""Turns of the test's loop without a call to the simulation, after which its tasks count as done with this moment. This
+is a guess: a task may await something real, or the simulation itself."""
 MOST_TURNS = 1000
-"""Turns after which time goes on in any case: a task may ask the app the same question for ever."""
+"""Turns after which time goes on in any case, because a task may call the app without end."""
 
 
 class Waiters:
-    """The calls and the waits of other loops than the simulation's own."""
+    """The calls and waits of loops other than the simulation's."""
 
-    def __init__(self, turns: Alternation) -> None:
+    def __init__(self, turns: LoopThread) -> None:
         self._turns = turns
         self._loop = turns.loop
         self._waits: set[Future[Any]] = set()
@@ -35,7 +34,7 @@ class Waiters:
         self._is_over = False
 
     async def call(self, function: Callable[[], Answer]) -> Answer:
-        """Calls the function in the simulation's thread. Time goes on in `advance` only after that."""
+        """Calls the function in the simulation's thread. `advance` moves time only after that."""
         self._calls += 1
         self._open_calls += 1
         try:
@@ -45,14 +44,14 @@ class Waiters:
             self._open_calls -= 1
 
     async def wait_for(self, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer | None:
-        """Awaits `work` in the simulation's loop, for as long as it takes on simulated time, which it does not move.
-        Returns None where the simulation ended first."""
+        """Awaits `work` in the simulation's loop without moving time. Returns None if the simulation ends first."""
         if self._is_over:
             return None
         answer: Future[Answer] | None = None
 
         def begin() -> Future[Answer]:
-            # In the simulation's thread: its loop is given work only while it rests, or the order would be chance.
+            # In the simulation's thread: its loop gets new work only while it is idle, so that the order is
+            # deterministic.
             nonlocal answer
             answer = asyncio.run_coroutine_threadsafe(work(), self._loop)
             answer.add_done_callback(self._pause)
@@ -81,7 +80,7 @@ class Waiters:
         for _ in range(MOST_TURNS):
             calls = self._calls
             if self._open_calls:
-                await self._turns.call(_nothing)  # calls happen one after another: those before it have ended then
+                await self._turns.call(_nothing)  # calls are carried out in order: earlier ones have ended then
             else:
                 await asyncio.sleep(0)
             quiet = 0 if self._open_calls or self._calls != calls else quiet + 1

@@ -1,4 +1,4 @@
-"""What a page's form or address says, as a question to the desk."""
+"""Forms and query parameters of the pages, read as requests to the API."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import Request
 
-from horae.desk.asking import Asked
+from horae.api.requests import ApiRequest
 from horae.errors import InvalidTime, shown
-from horae.web.problems import invalid
+from horae.web.http.problems import invalid
 
-Question = TypeVar("Question", bound=Asked)
+Question = TypeVar("Question", bound=ApiRequest)
 CHANGED = "has_changed"
-"""Where a request's state says that the form has changed something, of which those who watch are told."""
+"""The key in a request's state that says that the form changed something, so that live viewers are notified."""
 _TIMES = frozenset({"since", "until", "start", "end", "at"})
 
 
-def question(kind: type[Question], given: Mapping[str, str], **fixed: Any) -> Question:
-    """The question that `given` asks: fields that it does not have are left out, and so is what it does not say. Raises
-    InvalidInput, which names the field."""
+def read_form_request(kind: type[Question], given: Mapping[str, str], **fixed: Any) -> Question:
+    """Returns a request of `kind` with the fields in `given` and in `fixed`. Empty fields, and fields that `kind` does
+    not have, are left out. Raises InvalidInput, which names the field."""
     values: dict[str, Any] = {}
     for name in kind.__struct_fields__:
         text = given.get(name, "").strip()
@@ -36,7 +36,8 @@ def question(kind: type[Question], given: Mapping[str, str], **fixed: Any) -> Qu
 
 
 def form_time(text: str, name: str) -> datetime:
-    """A time as a browser's field has it: without an offset it is UTC."""
+    """Reads a time as browsers' fields send it. Without an offset it is in UTC. `name` is the field's name for the
+    error. Raises InvalidTime."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -49,17 +50,18 @@ def form_time(text: str, name: str) -> datetime:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of the form that a request brings; it is read once."""
+    """Returns the fields of a request's form. The form is parsed once and kept in the request's state."""
     state = request.scope["state"]
     if "form" not in state:
-        # In a thread: a text area may hold all that a body may, and others are answered meanwhile.
+        # In a thread, since a text area may be as large as a body may be, and other requests must not wait.
         state["form"] = await asyncio.to_thread(form_fields, await request.body())
     found: dict[str, str] = state["form"]
     return found
 
 
 def form_fields(body: bytes) -> dict[str, str]:
-    """The fields of a form as browsers send it; the first of each name. What is no UTF-8 is nobody's."""
+    """Returns the fields of a form as browsers send it, the first of each name. A body that is not valid UTF-8 has
+    none."""
     found: dict[str, str] = {}
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20)
@@ -71,12 +73,12 @@ def form_fields(body: bytes) -> dict[str, str]:
 
 
 def safe_next(text: str | None) -> str:
-    """Where to go after signing in: a path on this server, or the overview. A browser reads `//host` and `/\\host` as
-    another server, and drops tabs and line ends before it reads."""
+    """Returns the path to go to after signing in: `text` if it is a path on this server, else the overview. A browser
+    reads `//host` and `/\\host` as another server, and ignores tabs and line ends."""
     path = text or ""
     if not path.startswith("/") or path.startswith(("//", "/\\")):
         return "/"
     if any(ord(letter) <= 0x20 or ord(letter) == 0x7F or letter == "\\" for letter in path):
         return "/"
-    # Back to the door would be a circle.
+    # Going back to the login page would be a loop.
     return "/" if path.partition("?")[0].rstrip("/") in ("/login", "/logout") else path

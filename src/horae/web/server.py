@@ -1,12 +1,12 @@
-"""The application: routes of the API and of the pages, and what surrounds every request.
+"""The web application: the routes of the API and of the pages, and the middleware around them.
 
-Door          a number, the log, headers, Host, other sites, limits, problems      door.py, origin.py, problems.py
-Entrance      who it is: token, session, or open                                   entering.py
-Table         by path and method                                                   routing.py
-  operations    the desk's questions under /api/v1                                 answering.py, reading.py
-  events        what changes, as it does                                           live.py
-  pages         the dashboard                                                      pages/
-  the rest      static files, health, metrics, the OpenAPI document                statics.py, health.py, openapi.py
+Door          request id, log, headers, Host, origin, limits, problems      http/middleware.py, origin.py, problems.py
+Entrance      authentication: token, session, or open                       http/authentication.py
+Table         routing by path and method                                    http/routes.py
+  operations    the operations of the API, under /api/v1                    http/answers.py, request_reader.py
+  events        live updates                                                live/
+  pages         the dashboard                                               pages/
+  the rest      static files, health, metrics, the OpenAPI document         statics.py, http/health.py, openapi.py
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from horae.core.instant import parse_instant
-from horae.core.jobtable import JOB_FILE_SCHEMA
-from horae.desk.operations import OPERATIONS, PREFIX
+from horae.api.operations import OPERATIONS, PREFIX
+from horae.core.time.instant import parse_instant
 from horae.errors import HoraeError, InvalidInput, LoginFailed
-from horae.web import openapi
-from horae.web.answering import api_path, operation_endpoint
-from horae.web.departure import given_up
-from horae.web.door import Door
-from horae.web.entering import Entrance, keep_session
+from horae.formats.toml.job_file import JOB_FILE_SCHEMA
+from horae.web.connections.disconnect import cancel_on_disconnect
 from horae.web.forms import CHANGED, form_of
-from horae.web.health import Checkup
-from horae.web.live import EventResponse, Hub
+from horae.web.http import openapi
+from horae.web.http.authentication import Authenticator, set_session_cookie
+from horae.web.http.health import HealthChecker
+from horae.web.http.middleware import RequestMiddleware
+from horae.web.http.operations import api_path, operation_endpoint
+from horae.web.http.problems import Problem, ProblemError, invalid
+from horae.web.http.request_reader import body_of, decoded_body, query
+from horae.web.http.routes import Endpoint, Router
+from horae.web.http.shared_answers import COMPRESSED, LEVEL, PagePart
+from horae.web.live.events import EventResponse, Hub
+from horae.web.page_renderer import render
 from horae.web.pages import ALL_FORMS, ALL_PAGES, Page, login
-from horae.web.problems import Problem, Refused, invalid
-from horae.web.reading import body_of, decoded_body, query
-from horae.web.rendering import render
-from horae.web.routing import Endpoint, Table
-from horae.web.sharing import COMPRESSED, LEVEL, Part
 from horae.web.site import Site, Visit
-from horae.web.statics import Statics
+from horae.web.statics import StaticFiles
 
 _MILLISECOND = 0.001
-"""Times of changes are told by milliseconds that have begun."""
+"""Added to the time of a change, which is rounded down to milliseconds."""
 
 
 class Application:
-    """The web application of one site. `hub` has the live viewers: whoever stops the server closes it."""
+    """The web application of one site. `hub` has the live viewers and must be closed when the server stops."""
 
     def __init__(self, site: Site) -> None:
-        entrance = Entrance(site)
+        entrance = Authenticator(site)
         self.hub = hub = Hub(site)
-        self.table = table = Table()
+        self.table = table = Router()
         for operation in OPERATIONS:
             endpoint = operation_endpoint(operation, entrance, hub)
             if operation.is_given_up:
-                endpoint = given_up(endpoint)
+                endpoint = cancel_on_disconnect(endpoint)
             table.add(api_path(operation), operation.name, endpoint, operation.method)
         _add_service(table, site, entrance, hub)
         _add_pages(table, site, entrance, hub)
-        self._door = Door(_compressing(table.handle), site, _problem_page)
+        self._door = RequestMiddleware(_compressing(table.handle), site, _problem_page)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._door(scope, receive, send)
 
 
 def _compressing(app: ASGIApp) -> ASGIApp:
-    """For those who can read what is compressed; the others have none of its cost."""
+    """Wraps an application: responses are compressed for clients that accept gzip, at no cost for the others."""
     compressed = GZipMiddleware(app, minimum_size=COMPRESSED, compresslevel=LEVEL)
 
     async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,16 +80,16 @@ def _compressing(app: ASGIApp) -> ASGIApp:
 # ---- the API besides operations --------------------------------------------------------------------------------------
 
 
-class _Watching(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _EventsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overview: bool = False
 
 
-def _add_service(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None:
-    checkup = Checkup(site, entrance)
+def _add_service(table: Router, site: Site, entrance: Authenticator, hub: Hub) -> None:
+    checkup = HealthChecker(site, entrance)
 
     async def events(request: Request, named: dict[str, str]) -> Response:
         try:
-            asked = msgspec.convert(query(request.scope["query_string"]), _Watching, strict=False)
+            asked = msgspec.convert(query(request.scope["query_string"]), _EventsQuery, strict=False)
         except msgspec.ValidationError as error:
             raise invalid(error) from None
         visit = await entrance.visit(request)
@@ -109,7 +109,7 @@ def _add_service(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None
     table.add(f"{PREFIX}/events", "events", events)
     table.add(f"{PREFIX}/openapi.json", "openapi", _fixed(openapi.document(), "application/json"))
     table.add(f"{PREFIX}/jobs.schema.json", "job_schema", _fixed(JOB_FILE_SCHEMA, "application/schema+json"))
-    table.add("/static/{file}", "static", Statics().endpoint)
+    table.add("/static/{file}", "static", StaticFiles().endpoint)
 
 
 def _fixed(value: object, media_type: str) -> Endpoint:
@@ -124,15 +124,16 @@ def _fixed(value: object, media_type: str) -> Endpoint:
 # ---- pages -----------------------------------------------------------------------------------------------------------
 
 
-def _add_pages(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None:
+def _add_pages(table: Router, site: Site, entrance: Authenticator, hub: Hub) -> None:
     for path, name, page in ALL_PAGES:
         endpoint = _login_page(page, entrance) if name == "login" else _page(page, entrance, hub)
-        table.add(path, name, given_up(endpoint) if name == "explore" else endpoint)
+        table.add(path, name, cancel_on_disconnect(endpoint) if name == "explore" else endpoint)
     for path, name, page in ALL_FORMS:
         table.add(path, name, _form(page, entrance, hub), "POST")
 
     async def sign_in(request: Request, named: dict[str, str]) -> Response:
-        """By a form, which gets a page, or by JSON, which gets the session's end."""
+        """Signs in by a form, which is answered with a redirect, or by JSON, which is answered with the session's name,
+        expiry and CSRF token."""
         if _is_form(request):
             given = await form_of(request)
             entrance.count_login(request.scope["state"]["address"], given.get("name", ""))
@@ -140,7 +141,7 @@ def _add_pages(table: Table, site: Site, entrance: Entrance, hub: Hub) -> None:
         signed = await entrance.sign_in(request, decoded_body(await body_of(request)))
         answer = {"name": signed.who.name, "expires": signed.expires, "csrf": site.porter.csrf(signed.secret)}
         response = Response(msgspec.json.encode(answer), 200, None, "application/json")
-        keep_session(response, signed, site)
+        set_session_cookie(response, signed, site)
         return response
 
     async def sign_out(request: Request, named: dict[str, str]) -> Response:
@@ -159,7 +160,7 @@ def _is_form(request: Request) -> bool:
     return media == "application/x-www-form-urlencoded"
 
 
-def _page(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
+def _page(page: Page, entrance: Authenticator, hub: Hub) -> Endpoint:
     async def endpoint(request: Request, named: dict[str, str]) -> Response:
         parts = request.headers.get("x-fragment")
         try:
@@ -174,8 +175,8 @@ def _page(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
         since = _since(request)
         request.scope["state"]["overview"] = partial(hub.overview, since=since)
 
-        async def made() -> Part:
-            return Part(await page(visit, request))
+        async def made() -> PagePart:
+            return PagePart(await page(visit, request))
 
         key = visit.who, visit.sign_in, request.scope["raw_path"], request.scope["query_string"], parts
         part = await hub.parts.get(key, made, since=since)
@@ -184,12 +185,14 @@ def _page(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
     return endpoint
 
 
-def _form(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
-    """What answers a form that a page of ours has; by whatever else it is sent, nothing is read."""
+def _form(page: Page, entrance: Authenticator, hub: Hub) -> Endpoint:
+    """Returns the endpoint of a page's form. It raises Refused for a body that is not a form, without reading it."""
 
     async def endpoint(request: Request, named: dict[str, str]) -> Response:
         if not _is_form(request):
-            raise Refused(InvalidInput("This is not a form", hint="/api/v1/openapi.json lists what takes JSON."), 415)
+            raise ProblemError(
+                InvalidInput("This is not a form", hint="/api/v1/openapi.json lists what takes JSON."), 415
+            )
         try:
             visit = await entrance.visit(request, is_page=True)
         except LoginFailed:
@@ -205,8 +208,9 @@ def _form(page: Page, entrance: Entrance, hub: Hub) -> Endpoint:
 
 
 def _since(request: Request) -> float:
-    """Whoever has just done something says so, and is not shown what was made before; whoever was told of a change, by
-    this server or by another on its port, says when."""
+    """Returns the time, in seconds since 1970, before which no shared part may have been made: now after an action of
+    the client's own (`Cache-Control: no-cache`), else the time of the change that it was notified of (`X-Told`), maybe
+    by another server on the same port. Minus infinity if the client sends neither."""
     if request.headers.get("cache-control") == "no-cache":
         return time()
     try:
@@ -222,18 +226,19 @@ def _to_login(request: Request) -> Response:
     return RedirectResponse("/login" if target == "/" else f"/login?next={quote(target, safe='')}", 303)
 
 
-def _login_page(page: Page, entrance: Entrance) -> Endpoint:
+def _login_page(page: Page, entrance: Authenticator) -> Endpoint:
     async def endpoint(request: Request, named: dict[str, str]) -> Response:
         try:
             visit: Visit | None = await entrance.visit(request, is_page=True)
         except LoginFailed:
             visit = None
-        return await page(visit, request)  # type: ignore[arg-type]  # the page that is for those who are not in yet
+        return await page(visit, request)  # type: ignore[arg-type]  # the login page takes None
 
     return endpoint
 
 
 async def _problem_page(request: Request, told: Problem, headers: dict[str, str]) -> Response | None:
-    """A problem for people. What they were on the way to is not known to be theirs, so nothing of it is shown."""
+    """Renders a problem as a page. It shows nothing of the requested page, which the visitor may not be allowed to
+    see."""
     visit = request.scope["state"].get("visit")
     return render("problem.html", visit, request, status=told.status, headers=headers, problem=told)

@@ -1,4 +1,4 @@
-"""What the web is given by the program around it, and who is on a visit."""
+"""The web's surroundings: what it gets from the program around it, its limits, and one request's visit."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from horae.control.service import Kept
+from horae.api.api import Api
 from horae.core.access import Principal
-from horae.desk.desk import Desk
 from horae.events import Stream
+from horae.services.service import ServiceCatalog
 
 if TYPE_CHECKING:
-    from horae.control.visiting import Porter
+    from horae.services.sessions import SessionService
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """`body` in bytes, which may take `patience` seconds to arrive; `rate` requests a second for each visitor, in
-    bursts of up to `burst` (an address may have four visitors' worth, a server that is open to its machine twenty);
-    `viewers` live at once, of whom one visitor may be `own_viewers` (where it is open, all); `logins` tries a minute
-    for each address, which may have `connections_per_address` open; `failures`, tokens and cookies that open nothing,
-    from one address at once; `undecided` seconds that a due slot may stay unplanned before the health check is red,
-    which answers within `health` seconds, whatever is still waited for: a watchdog has little patience."""
+class ServerLimits:
+    """The limits of a server.
+
+    `body`: the most bytes of a request's body, which must arrive within `patience` seconds.
+    `rate`, `burst`: requests a second of each user, and how many at once. An address may make four times as many, a
+    local address or the local user of an open catalog twenty times.
+    `viewers`, `own_viewers`: live viewers in total, and of one user. An open catalog has only the total.
+    `logins`: tries to sign in a minute, for each address.
+    `connections_per_address`: open connections of each address.
+    `failures`: invalid tokens and cookies from one address at once.
+    `undecided`: seconds that a node has to create the runs of a due slot before the health check is red.
+    `health`: seconds within which the health check answers, even if the catalog has not answered.
+    """
 
     body: int = 1 << 20
     patience: float = 15.0
@@ -39,39 +45,39 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A server's surroundings. The web runs in the loop that the store lives in."""
+    """What the web gets from the program around it. The web runs in the event loop of the store."""
 
-    store: Callable[[], Awaitable[Kept]]
-    """The open catalog. Raises StoreUnavailable and its like while it cannot be reached."""
-    desk: Callable[[Kept, Principal, str], Desk]
-    """The desk for a principal, who signed in that way: open, session or token."""
-    porter: Porter
-    """Who a visitor is, and what they were answered before."""
+    store: Callable[[], Awaitable[ServiceCatalog]]
+    """Returns the open catalog. Raises StoreError while it cannot be reached."""
+    desk: Callable[[ServiceCatalog, Principal, str], Api]
+    """Returns the API for a principal. The last argument is how they signed in: open, session or token."""
+    porter: SessionService
+    """Checks tokens and sessions, and stores answers by idempotency key."""
     events: Stream
     scrape: Callable[[], Awaitable[str]]
-    """The metrics page."""
+    """Returns the metrics as text."""
     node: Callable[[], dict[str, Any]]
-    """What this process says of its own engine: node, name, running, slots, state (running, stopping, failed; none
-    where this process runs no jobs)."""
+    """Returns facts about this process: state, process id, and, if it runs jobs, node, name, running and slots."""
     is_loopback: bool = True
-    """Bound to this machine alone. Elsewhere signing in is never optional."""
+    """Whether only this machine can reach the server. Otherwise signing in is always required."""
     hosts: frozenset[str] = frozenset()
-    """Names that the server may be asked under, besides those of loopback and its own address; without ports."""
+    """Names that the Host header may have, without ports, besides loopback names and the server's own address."""
     is_secure: bool = False
-    """Reached by https, here or at a proxy before it: cookies are then sent by https alone."""
+    """Whether clients use https, to this server or to a proxy before it. Cookies are then sent only over https."""
     proxies: frozenset[str] = frozenset()
-    """Addresses whose X-Forwarded-For is believed."""
-    limits: Limits = field(default_factory=Limits)
+    """Addresses of proxies whose X-Forwarded-For header is trusted."""
+    limits: ServerLimits = field(default_factory=ServerLimits)
     metrics_type: str = "text/plain; version=0.0.4; charset=utf-8"
-    """The content type of what `scrape` answers."""
+    """The content type of the metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request's who and how. `csrf` is what a page's own requests must bring along; None: no cookie is involved."""
+    """One authenticated request. `sign_in` is open, session or token. `csrf` is the token that the page's own requests
+    must send; None without a session cookie."""
 
     who: Principal
     sign_in: str
-    desk: Desk
+    desk: Api
     site: Site
     csrf: str | None = None

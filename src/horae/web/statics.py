@@ -1,4 +1,4 @@
-"""Static files: those of the package and no others, read once, each with its digest and compressed ahead."""
+"""The package's static files, read once at the start, each with its digest and compressed in advance."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.web.problems import not_found
-from horae.web.reading import query
+from horae.web.http.problems import not_found
+from horae.web.http.request_reader import query
 
 FOLDER = Path(__file__).parent / "static"
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -23,8 +23,8 @@ _SMALL = 1024
 
 @lru_cache
 def digest() -> str:
-    """What the addresses of static files carry, one for all: a module takes others by its own, and under two addresses
-    it would run twice."""
+    """Returns one digest for all static files, which their URLs carry. It is shared because a JavaScript module imports
+    others with its own digest, and a module under two URLs would run twice."""
     read = sha256()
     for path in sorted(FOLDER.glob("*")):
         if path.is_file():
@@ -33,15 +33,15 @@ def digest() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Static:
+class StaticFile:
     body: bytes
     compressed: bytes | None
     digest: str
     media_type: str
 
 
-class Statics:
-    """The files under one folder, by their names. What is not among them is not there, whatever a path says."""
+class StaticFiles:
+    """The files in one folder by name. No path can lead to any other file."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._files = {path.name: _read(path) for path in sorted(folder.glob("*")) if path.is_file()}
@@ -62,9 +62,9 @@ class Statics:
         return Response(body, 200, headers, found.media_type)
 
 
-def _read(path: Path) -> Static:
+def _read(path: Path) -> StaticFile:
     body = path.read_bytes()
     media_type = _TYPES.get(path.suffix) or guess_type(path.name)[0] or "application/octet-stream"
     is_text = media_type.startswith("text/") or media_type in ("image/svg+xml", "application/json")
     compressed = gzip.compress(body, 9, mtime=0) if is_text and len(body) > _SMALL else None
-    return Static(body, compressed, sha256(body).hexdigest(), media_type)
+    return StaticFile(body, compressed, sha256(body).hexdigest(), media_type)

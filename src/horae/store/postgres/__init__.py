@@ -1,1 +1,1 @@
-"""The catalog in a PostgreSQL database, shared by any number of machines."""
+"""The PostgreSQL driver: a catalog in a database that any number of machines share."""

@@ -1,8 +1,8 @@
-"""Many rows for one statement, as PostgreSQL takes them cheapest: arrays for what differs, one value for what does not.
+"""Binding of many rows to one PostgreSQL statement: an array for each column, one value for a column that is constant.
 
-Columns are written whole where they can be: numbers and uuids need no quotes, and text that holds neither a quote nor a
-backslash needs nothing else. The rest is looked at one by one. A column with one value in all rows (the time, the node)
-is sent once: the server then neither reads it five hundred times nor joins it to its neighbours.
+A column is written in one step where possible: numbers and uuids need no quotes, and text without quotes and
+backslashes needs no escapes. Other values are written one by one. A column with one value in all rows (the time, the
+node) is sent once, so that the server neither reads it for each row nor joins it to the other columns.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from horae.store.driver import Row, Statement
 
 _PLAIN = ("bigint", "integer", "uuid")
 _FEW = 8
-"""Below this many rows equal values are mere chance, and each chance would be one more text to prepare."""
+"""Below this many rows, equal values are chance, and each combination of them would be one more text to prepare."""
 _MOST_TEXTS = 8
-"""Of one statement, besides the one with arrays throughout, which a batch takes that would be one more."""
+"""The most texts of one statement. Beyond them, a batch uses the text in which every column is an array."""
 
 
-class Batch:
-    """A statement for many rows, with the texts it has had so far: which columns were arrays tells them apart."""
+class BatchStatement:
+    """A statement for many rows, with its texts so far, one for each combination of array columns."""
 
     __slots__ = ("_texts", "statement")
 
@@ -70,14 +70,14 @@ class Batch:
 
 
 def _scalar(value: Any) -> str | None:
-    """Sent as text of no type, so that the statement's cast alone says what it is."""
+    """The value as untyped text: the statement's cast gives it its type."""
     return None if value is None else ("t" if value else "f") if isinstance(value, bool) else str(value)
 
 
 def column_literal(values: Sequence[Any], kind: str) -> str:
-    """`{1,NULL,2}`: one column of `kind`."""
+    """The array literal of one column of the type `kind`, for example `{1,NULL,2}`."""
     if kind in _PLAIN:
-        # None has no other way into such a column, and no number or uuid reads like it.
+        # No number or uuid contains the text "None", so only None is replaced.
         return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
     return array_literal(values)
 
@@ -90,7 +90,8 @@ def _text_literal(values: Sequence[str]) -> str:
 
 
 def array_literal(values: Sequence[Any]) -> str:
-    """`{1,NULL,"a \\" b"}`: integers, text, booleans and None; the statement's cast says which type they are."""
+    """The array literal of integers, text, booleans and None, for example `{1,NULL,"a \\" b"}`. The statement's cast
+    gives it its type."""
     if values and set(map(type, values)) == {str}:
         return _text_literal(values)
     return "{" + ",".join(map(_element, values)) + "}"

@@ -1,4 +1,4 @@
-"""The server's clock as this process has seen it; or one that is injected."""
+"""The database server's clock as this process has read it, or an injected clock."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from horae.core.instant import EPOCH
+from horae.core.time.instant import EPOCH
 from horae.errors import ClockImplausible
 from horae.store.driver import Clock, Row
 from horae.store.postgres.transaction import CLOCK
 
 YEAR_MS = 366 * 86_400_000
 FRESH = 1.0
-"""Seconds for which whoever only looks goes on from the last reading, by how long ago that was."""
+"""Seconds for which `glance` extrapolates from the last reading."""
 
 
 class ServerClock:
-    """Milliseconds since 1970, never before what this process has seen."""
+    """The clock in milliseconds since 1970. Except for `plain`, it never goes back within this process."""
 
     def __init__(self, injected: Clock | None) -> None:
         self.injected = injected
@@ -27,14 +27,14 @@ class ServerClock:
         self._read_at = float("-inf")
 
     def seen(self, reading: int) -> int:
-        """A reading of the server's, as it is: what is carried on from it must not run ahead of a clock that was set
-        back, whatever was seen before."""
+        """Records a reading of the server's clock and returns the time. The reading is kept as it is, also where the
+        clock was set back, because an extrapolation must not run ahead of it."""
         self._reading, self._read_at = reading, monotonic()
         self.last = max(self.last, reading)
         return self.last
 
     def told(self) -> int:
-        """The injected clock."""
+        """The time by the injected clock."""
         return max(self.last, self._injected())
 
     def _injected(self) -> int:
@@ -43,7 +43,7 @@ class ServerClock:
         return elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
 
     async def plain(self, connection: AsyncConnection[Row]) -> int:
-        """As it stands, also where it was set back to before what was seen."""
+        """The clock as it stands, also where it was set back behind an earlier reading."""
         return int(await _reading(connection)) if self.injected is None else self._injected()
 
     async def read(self, connection: AsyncConnection[Row]) -> int:
@@ -52,7 +52,7 @@ class ServerClock:
         return self.seen(await _reading(connection))
 
     async def begin(self, connection: AsyncConnection[Row], begin: str) -> int:
-        """BEGIN and the clock in one round trip."""
+        """Sends `begin` and reads the clock, in one round trip."""
         if self.injected is not None:
             await connection.execute(begin)
             return await self.read(connection)
@@ -62,8 +62,8 @@ class ServerClock:
         return self.seen((await cursor.fetchall())[0][0])
 
     async def glance(self, connection: AsyncConnection[Row]) -> int:
-        """For whoever decides nothing: without asking the server, where it was asked a moment ago. That is never ahead
-        of the server, whose answer had been on its way for a while when it was seen."""
+        """The time for reads on which nothing is decided: extrapolated from a reading of the last second, without
+        another query. It is never ahead of the server, because that answer took time to arrive."""
         ago = monotonic() - self._read_at
         if self.injected is None and ago < FRESH:
             self.last = max(self.last, self._reading + int(ago * 1000))
@@ -71,7 +71,8 @@ class ServerClock:
         return await self.read(connection)
 
     async def check(self, connection: AsyncConnection[Row], place: str) -> None:
-        """The server's clock decides what is due; if it is a year from ours, one of them is wrong."""
+        """Raises ClockImplausible where the server's clock differs from this machine's by more than a year. The
+        server's clock decides what is due."""
         if self.injected is not None:
             return
         apart = abs(await _reading(connection) - time_ns() // 1_000_000)

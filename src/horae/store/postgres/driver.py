@@ -1,8 +1,8 @@
-"""PostgreSQL by psycopg: pools for transactions, and one more connection that listens and holds the liveness locks.
+"""The PostgreSQL driver, on psycopg: pools for transactions, and one connection that listens and holds liveness locks.
 
-A transaction is BEGIN, the clock, named statements, COMMIT. Many rows go in one statement, as arrays written out here:
-the driver would adapt value by value, at ten times the cost. A connection that breaks while committing leaves the
-outcome unknown, and that is what is raised; every verb may then be repeated.
+A transaction is BEGIN, a reading of the clock, named statements, COMMIT. Many rows go in one statement, as array
+literals that `arrays` writes: psycopg would adapt value by value, at ten times the cost. Where a connection breaks
+while committing, the outcome is unknown, and StoreUnavailable says so; every verb may then be repeated.
 """
 
 from __future__ import annotations
@@ -17,52 +17,53 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.types.string import TextLoader
 
-from horae.core.liveness import RECONNECTION
+from horae.core.node_liveness import RECONNECTION
 from horae.errors import InvalidInput, NotACatalog, StoreError, StoreFull, StoreUnavailable, TransactionExpired
 from horae.store.driver import Clock, Row
-from horae.store.port import from_outside
 from horae.store.postgres.clock import ServerClock
 from horae.store.postgres.failures import shown_place, translated
-from horae.store.postgres.hoarding import Hoarders, marked
-from horae.store.postgres.joining import PostgresJoined, clean, select
-from horae.store.postgres.limits import HAS_WHOLE, WHOLE, WITHOUT_WHOLE
-from horae.store.postgres.links import LONGEST_ANSWER, Trust, kept_alive
-from horae.store.postgres.listening import Listener, lock_key
-from horae.store.postgres.pooling import Checked, Connection, Pool, renewed
-from horae.store.postgres.roles import READER, VIEWER
-from horae.store.postgres.running import Callers
+from horae.store.postgres.joined_run import PostgresJoinedTransaction, clean, select
+from horae.store.postgres.keepalive import LONGEST_ANSWER, ConnectionTrust, kept_alive
+from horae.store.postgres.limits import HAS_TRANSACTION_TIMEOUT, NO_TRANSACTION_TIMEOUT, TRANSACTION_TIME
+from horae.store.postgres.listen_connection import Listener, lock_key
+from horae.store.postgres.pool import ConnectionPool, IdleCheck, PostgresConnection, renew_plans
+from horae.store.postgres.text.roles import READER, VIEWER
+from horae.store.postgres.text.runaway_sessions import SessionWatcher, mark_transaction
+from horae.store.postgres.text.sql_text import RoleFunctions
 from horae.store.postgres.transaction import (
     PLANNING,
     PostgresMigrator,
     PostgresTransaction,
-    Prepared,
+    PreparedStatements,
     lock_migrations,
     undo,
 )
+from horae.store.protocols.store import from_outside
 from horae.store.records import Rows
-from horae.store.turns import Turns
+from horae.store.turns import OwnerTurns
 
 MOST_PREPARED = 500
-"""Statements a connection keeps prepared: more than there are, with the forms their batches take."""
+"""Statements that a connection keeps prepared: more than all statements with the texts of their batches."""
 MOST_JOINED = 10
-"""Connections for transactions that tasks and texts of `local` join; they are opened as they are needed, and closed
-after a minute."""
+"""Connections for transactions that tasks, and texts of `local`, join. They are opened when needed and closed after a
+minute without use, as are those of the pools below."""
 MOST_TEXTS, MOST_OF_ONE = 8, 4
-"""Connections for texts of others, likewise: in all, and for those of one owner."""
-MOST_SELECTING = 4
-"""Connections for SELECTs of people, likewise: no text of a job keeps them waiting."""
-MOST_ASKING = 4
-"""Connections for what is asked through a server, likewise: what waits there holds up no claim and no heartbeat."""
-MOST_LOOKING = 4
-"""Connections for pages and lists, opened and closed likewise: a long look leaves the engine its own."""
+"""Connections for texts of other owners: in all, and for one owner."""
+MOST_SELECTS = 4
+"""Connections for users' SELECTs, so that job texts do not delay them."""
+MOST_REQUESTS = 4
+"""Connections for requests through a server, so that they delay no claim and no heartbeat."""
+MOST_READERS = 4
+"""Connections for pages and lists, so that a long read takes no connection from the engine."""
 Made = TypeVar("Made", bound=PostgresTransaction)
 
 
 class PostgresDriver:
-    """One database. `clock` replaces the server's clock; a process opens up to `connections`, plus one to listen.
+    """The driver of one database.
 
-    Four keep a small server busy, and whoever waits for one is served in order: with a connection for each of fifty
-    workers claims were slower, and the slowest of them much slower (`bench.catalog`).
+    `clock` replaces the server's clock. `connections` is the size of the engine's pool; one more connection listens.
+    Four keep a small server busy, and waiting tasks are served in order. With a connection for each of fifty workers
+    claims were slower, and the slowest of them much slower (`bench.catalog`).
     """
 
     dialect = "postgres"
@@ -79,21 +80,21 @@ class PostgresDriver:
         self._patience = patience
         self.asks_password: bool | None = None
         """Whether the server asked for a password when the store was opened."""
-        self._pool: Pool | None = None
-        self._asking: Pool | None = None
-        self._joining: Pool | None = None
-        self._texts: Pool | None = None
-        self._selects: Pool | None = None
-        self._looks: Pool | None = None
-        self._joining_turns = Turns(MOST_JOINED, MOST_JOINED)
-        self._text_turns = Turns(MOST_TEXTS, MOST_OF_ONE)
+        self._pool: ConnectionPool | None = None
+        self._asking: ConnectionPool | None = None
+        self._joining: ConnectionPool | None = None
+        self._texts: ConnectionPool | None = None
+        self._selects: ConnectionPool | None = None
+        self._looks: ConnectionPool | None = None
+        self._joining_turns = OwnerTurns(MOST_JOINED, MOST_JOINED)
+        self._text_turns = OwnerTurns(MOST_TEXTS, MOST_OF_ONE)
         self._listener: Listener | None = None
-        self._trust = Trust()
+        self._trust = ConnectionTrust()
         self._changes = 1
         self._condition = asyncio.Condition()
-        self._prepared = Prepared(injected=clock is not None)
-        self._callers = Callers(self.transaction)
-        self._hoarders = Hoarders(self._asked_of_sessions)
+        self._prepared = PreparedStatements(injected=clock is not None)
+        self._callers = RoleFunctions(self.transaction)
+        self._hoarders = SessionWatcher(self._asked_of_sessions)
         self._context = copy_context()
 
     async def open(self) -> None:
@@ -102,15 +103,15 @@ class PostgresDriver:
         try:
             await self._open()
         except BaseException:
-            # Half open, the next try would take it for open.
+            # Otherwise the next call would take a half-open driver for an open one.
             await self.close()
             raise
 
     async def _open(self) -> None:
         self._context = copy_context()
-        # One plain connection first: its error says what is wrong; the pool's would only say that time ran out.
+        # Connect without a pool first: its error says what is wrong; a pool only reports a timeout.
         async with translated(self.place):
-            probe = await Connection.connect(self._address, autocommit=True)
+            probe = await PostgresConnection.connect(self._address, autocommit=True)
             try:
                 self.asks_password = bool(probe.pgconn.used_password)
                 await self._clock.check(probe, self.place)
@@ -118,15 +119,18 @@ class PostgresDriver:
                 await probe.close()
             self._pool = self._made_pool(min_size=1, max_size=self._connections, configure=_configure_ours)
             self._asking = self._made_pool(
-                min_size=0, max_size=MOST_ASKING, max_idle=60.0, configure=_configure_ours, check=Checked()
+                min_size=0, max_size=MOST_REQUESTS, max_idle=60.0, configure=_configure_ours, check=IdleCheck()
             )
-            # A connection that broke while it was idle costs a verb that is repeated; there, a task's whole work.
+            # These pools check a connection before use. A broken one costs elsewhere a repeated verb; here it would
+            # cost a task's whole work.
             self._joining, self._texts, self._selects = (
-                self._made_pool(min_size=0, max_size=most, max_idle=60.0, reset=clean, check=Pool.check_connection)
-                for most in (MOST_JOINED, MOST_TEXTS, MOST_SELECTING)
+                self._made_pool(
+                    min_size=0, max_size=most, max_idle=60.0, reset=clean, check=ConnectionPool.check_connection
+                )
+                for most in (MOST_JOINED, MOST_TEXTS, MOST_SELECTS)
             )
             self._looks = self._made_pool(
-                min_size=0, max_size=MOST_LOOKING, max_idle=60.0, configure=_configure_look, check=Checked()
+                min_size=0, max_size=MOST_READERS, max_idle=60.0, configure=_configure_look, check=IdleCheck()
             )
             await self._pool.open(wait=True)
         self._listener = Listener(self._address, self.place, _configure, self._fire, self._patience)
@@ -152,7 +156,7 @@ class PostgresDriver:
         async with self._relieved(), self._plainly(await self._usual()) as transaction:
             yield transaction
 
-    async def _usual(self) -> Pool | None:
+    async def _usual(self) -> ConnectionPool | None:
         return await self._opened(self._asking) if from_outside.get() else self._pool
 
     @asynccontextmanager
@@ -161,8 +165,9 @@ class PostgresDriver:
             yield transaction
 
     @asynccontextmanager
-    async def _plainly(self, pool: Pool | None) -> AsyncIterator[PostgresTransaction]:
-        """Without BEGIN, COMMIT and the clock: three trips for one statement would be most of what a page costs."""
+    async def _plainly(self, pool: ConnectionPool | None) -> AsyncIterator[PostgresTransaction]:
+        """Reads without BEGIN, COMMIT and a reading of the clock: for one statement, those trips would be most of the
+        cost."""
         is_look = pool is self._looks
         pool, connection = await self._borrowed(pool)
         try:
@@ -176,7 +181,8 @@ class PostgresDriver:
 
     @asynccontextmanager
     async def _relieved(self) -> AsyncIterator[None]:
-        """Around what gives its connection back before: what looks for the reason needs one."""
+        """Looks for sessions that hoard locks where the server has no room. It must enclose the block that borrows a
+        connection, because that search needs a connection itself."""
         try:
             yield
         except StoreFull:
@@ -184,7 +190,7 @@ class PostgresDriver:
             raise
 
     async def _asked_of_sessions(self, text: str, *values: Any) -> list[Row]:
-        """On one of the engine's own connections: of those one is always open already."""
+        """Runs a statement about sessions on a connection of the engine, of which one is always open."""
         pool, connection = await self._borrowed(self._pool)
         try:
             async with translated(self.place):
@@ -196,32 +202,32 @@ class PostgresDriver:
         async with self.looking() as transaction, translated(self.place):
             return await self._clock.plain(transaction.connection)
 
-    def _made(self, connection: Connection, now: int) -> PostgresTransaction:
+    def _made(self, connection: PostgresConnection, now: int) -> PostgresTransaction:
         return PostgresTransaction(connection, self._prepared, now)
 
     @asynccontextmanager
-    async def joined(self, limit: float, owner: str | None = None) -> AsyncIterator[PostgresJoined]:
-        """What a task asks for may take as long as the transaction may; the catalog's own words no longer than ever."""
+    async def joined(self, limit: float, owner: str | None = None) -> AsyncIterator[PostgresJoinedTransaction]:
+        """A task's own statements may take as long as the transaction; the catalog's have their usual answer limit."""
 
-        def made(connection: Connection, now: int) -> PostgresJoined:
+        def made(connection: PostgresConnection, now: int) -> PostgresJoinedTransaction:
             longest = limit + self._trust.limit
             callers, hoarders = self._callers, self._hoarders
-            return PostgresJoined(
+            return PostgresJoinedTransaction(
                 connection, self._prepared, now, self.place, self._clock.read, callers, longest, hoarders
             )
 
         is_text = owner is not None
-        # What waits in a pool fails after a while as if the server were away: here only turns are waited for.
+        # Wait for a turn, not for a connection: a wait in the pool ends with a timeout, as if the server were away.
         async with (self._text_turns if is_text else self._joining_turns).taken(owner or "") as turn:
             pool = await self._opened(self._texts if is_text else self._joining)
-            transaction: PostgresJoined | None = None
+            transaction: PostgresJoinedTransaction | None = None
             try:
                 async with self._within(pool, made) as transaction:
                     await transaction.begin(limit)
                     yield transaction
             except BaseException:
                 if transaction is not None and transaction.is_left and transaction.session is not None:
-                    # It counts for its owner until it is gone: nobody has more sessions than turns.
+                    # The turn is given back when the session has ended, so no owner has more sessions than turns.
                     turn.until = self._hoarders.end(transaction.session)
                 raise
 
@@ -234,8 +240,8 @@ class PostgresDriver:
         viewer: bool = False,  # noqa: FBT001, FBT002
         /,
     ) -> Rows:
-        """On a connection that is cleaned when it goes back, and never committed, so that nothing is left of it. Where
-        the login may not create the role that reads, what is its `own` is read as the login."""
+        """Runs in a transaction that is rolled back, on a connection that is cleaned afterwards. Where Horae's login
+        may not create the reader's role, an `own` SELECT runs as the login."""
         session = None
         as_login = not await self._callers.reader(VIEWER if viewer else READER, optional=own)
         pool, connection = await self._borrowed(await self._opened(self._selects))
@@ -243,7 +249,7 @@ class PostgresDriver:
             async with translated(self.place):
                 now = await self._clock.begin(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             transaction = PostgresTransaction(connection, self._prepared, now)
-            session = await marked(transaction, seconds)
+            session = await mark_transaction(transaction, seconds)
             connection.answer_limit, connection.trust = seconds + self._trust.limit, None
             callers = None if as_login else self._callers
             with self._hoarders.watched(connection.info.backend_pid):
@@ -260,9 +266,9 @@ class PostgresDriver:
     async def end_strays(self) -> None:
         await self._hoarders.end_strays()
 
-    async def _opened(self, pool: Pool | None) -> Pool | None:
+    async def _opened(self, pool: ConnectionPool | None) -> ConnectionPool | None:
         if pool is not None and pool.closed:
-            # Its tasks outlive whoever happens to be first, and are not to be taken for theirs.
+            # The pool's tasks outlive the first caller, so they must not run in its context.
             async with translated(self.place):
                 await asyncio.create_task(pool.open(), context=self._context)
         return pool
@@ -270,13 +276,13 @@ class PostgresDriver:
     @asynccontextmanager
     async def _within(
         self,
-        pool: Pool | None,
-        made: Callable[[Connection, int], Made],
+        pool: ConnectionPool | None,
+        made: Callable[[PostgresConnection, int], Made],
         *,
         write: bool = True,
         answer: float | None = None,
     ) -> AsyncIterator[Made]:
-        """`answer` is how long what is asked inside is waited for, where that is not the driver's own limit."""
+        """One transaction. `answer` is the answer limit in seconds inside the block, if not the usual one."""
         pool, connection = await self._borrowed(pool)
         committing = False
         transaction: Made | None = None
@@ -303,7 +309,7 @@ class PostgresDriver:
             await self._fire()
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
-        """Without BEGIN and COMMIT. `:now` is the server's clock, but never before what this process has seen."""
+        """Without BEGIN and COMMIT. `:now` is the server's clock, but never earlier than this process has seen it."""
         async with self._relieved():
             return await self._alone(name, parameters)
 
@@ -321,15 +327,15 @@ class PostgresDriver:
         finally:
             await self._give_back(pool, connection)
         if rows[0][0] > parameters["now"]:
-            # Else it is what was told: the server's clock is behind that.
+            # Otherwise the server's clock is behind the time that was sent.
             self._clock.seen(rows[0][0])
         return rows
 
     @asynccontextmanager
     async def migration(self, *, write: bool = True) -> AsyncIterator[PostgresMigrator]:
         async with self._within(self._pool, self._made, answer=LONGEST_ANSWER) as transaction:
-            if transaction.connection.info.server_version >= HAS_WHOLE:
-                await transaction.raw(WITHOUT_WHOLE)
+            if transaction.connection.info.server_version >= HAS_TRANSACTION_TIMEOUT:
+                await transaction.raw(NO_TRANSACTION_TIMEOUT)
             await lock_migrations(transaction, write=write)
             yield PostgresMigrator(transaction, self.place, injected=self._clock.injected is not None)
 
@@ -372,12 +378,12 @@ class PostgresDriver:
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def _made_pool(self, **options: Any) -> Pool:
+    def _made_pool(self, **options: Any) -> ConnectionPool:
         options = {"configure": _configure} | options
         kwargs = {"autocommit": True, "prepare_threshold": 1}
-        return Pool(
+        return ConnectionPool(
             self._address,
-            connection_class=Connection,
+            connection_class=PostgresConnection,
             open=False,
             timeout=self._patience,
             reconnect_timeout=float("inf"),
@@ -385,8 +391,8 @@ class PostgresDriver:
             **options,
         )
 
-    async def _borrowed(self, pool: Pool | None) -> tuple[Pool, Connection]:
-        """A connection, and the pool it goes back to: the store may be closed before that."""
+    async def _borrowed(self, pool: ConnectionPool | None) -> tuple[ConnectionPool, PostgresConnection]:
+        """A connection, and the pool that it goes back to, because the store may be closed before that."""
         if pool is None:
             raise _not_open(self.place)
         async with translated(self.place):
@@ -398,18 +404,18 @@ class PostgresDriver:
             connection.answer_limit = self._trust.limit
             connection.trust = self._trust
             try:
-                await renewed(connection)
+                await renew_plans(connection)
             except BaseException:
                 await pool.putconn(connection)
                 raise
             return pool, connection
 
-    def _hurry(self, connection: Connection) -> None:
-        """Whatever was asked for may have had more time than what is to be done about it now: a pool that cleans a
-        connection would wait as long, and its workers are few."""
+    def _hurry(self, connection: PostgresConnection) -> None:
+        """Lowers a raised answer limit to the usual one before a rollback or the pool's cleaning: the pool has few
+        workers, and they would wait as long."""
         connection.answer_limit = min(connection.answer_limit, self._trust.limit)
 
-    async def _give_back(self, pool: Pool, connection: Connection) -> None:
+    async def _give_back(self, pool: ConnectionPool, connection: PostgresConnection) -> None:
         self._hurry(connection)
         await pool.putconn(connection)
 
@@ -425,9 +431,12 @@ class PostgresDriver:
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:
-    """Uuids as text, as SQLite has them: nothing here computes with them. And indexes rather than whole tables: every
-    statement has its own, which a table filled a moment ago, without statistics yet, would not be given credit for.
-    Before PostgreSQL 18 a small table without one then looks so dear that the server would compile the statement."""
+    """Sets up a new connection: uuids are loaded as text, as on SQLite, and the planner prefers indexes.
+
+    Every statement has an index. Without statistics, on a table that was just filled, the server would not use it.
+    Sequential scans are therefore switched off, and so is JIT: before PostgreSQL 18 a small table without an index then
+    has such a high cost that the server would compile the statement.
+    """
     connection.adapters.register_loader("uuid", TextLoader)
     connection.prepared_max = MOST_PREPARED
     await connection.execute("; ".join(PLANNING))
@@ -437,8 +446,8 @@ async def _configure(connection: AsyncConnection[Any]) -> None:
 
 async def _configure_ours(connection: AsyncConnection[Any]) -> None:
     await _configure(connection)
-    if connection.info.server_version >= HAS_WHOLE:
-        await connection.execute(f"SET transaction_timeout = '{WHOLE}s'")
+    if connection.info.server_version >= HAS_TRANSACTION_TIMEOUT:
+        await connection.execute(f"SET transaction_timeout = '{TRANSACTION_TIME}s'")
 
 
 async def _configure_look(connection: AsyncConnection[Any]) -> None:

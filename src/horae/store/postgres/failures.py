@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean for whoever uses a catalog, with the next step."""
+"""Translation of PostgreSQL's errors into Horae's, each with the next step for the user; and checks of URLs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from horae.store.driver import KeyTaken
 
 
 def shown_place(url: str) -> str:
-    """Where a database is, without its password."""
+    """The name and host of a database for messages, without its password."""
     try:
         parts = conninfo_to_dict(url)
     except psycopg.Error:
@@ -37,8 +37,8 @@ def shown_place(url: str) -> str:
 
 
 def check_address(url: str) -> None:
-    """Raises InvalidStoreUrl where an address is read otherwise than it was meant: a character of its password that has
-    a meaning in addresses was not encoded. The error has nothing of what psycopg read: that may be the password."""
+    """Raises InvalidStoreUrl for a URL that psycopg would misread, because a special character in its user or password
+    is not encoded. The error contains nothing that psycopg read, which may be the password."""
     hint = "In a user name and a password write / as %2F, ? as %3F, @ as %40, : as %3A, % as %25."
     path = url.partition("://")[2].partition("/")[2].partition("?")[0]
     try:
@@ -56,12 +56,13 @@ def check_address(url: str) -> None:
 
 
 def _is_port(text: str) -> bool:
-    """Of several hosts each has its own."""
+    """Whether the text is a port, or a list of ports for several hosts."""
     return all(part.isdecimal() or not part for part in text.split(","))
 
 
 def without_password(url: str) -> str:
-    """The address of a database as its own programs take it, without its password. A text that is none is not said."""
+    """The URL or connection string without its password, as PostgreSQL's programs accept it. "ADDRESS" where it cannot
+    be read."""
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(url).items() if name != "password"}
     except psycopg.Error:
@@ -77,7 +78,7 @@ def without_password(url: str) -> str:
 
 @asynccontextmanager
 async def translated(where: str) -> AsyncIterator[None]:
-    """Turns driver errors into ours; `where` is the database or the statement they came from."""
+    """Turns errors of psycopg into Horae's; `where` is the database or the statement that they came from."""
     try:
         yield
     except psycopg.Error as error:
@@ -117,7 +118,7 @@ def _translation(error: psycopg.Error, where: str) -> HoraeError:
 
 
 def _connection(told: str, where: str) -> HoraeError:
-    """Errors before a session exists carry no SQLSTATE; the server's words are all there is."""
+    """The error for a failed connection. Before a session exists errors have no SQLSTATE, so the message is matched."""
     words = told.lower()
     if "password authentication failed" in words or "no pg_hba.conf entry" in words or "no password supplied" in words:
         return _refused(told)

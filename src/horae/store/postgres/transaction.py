@@ -1,4 +1,4 @@
-"""One transaction on PostgreSQL: named statements, writes sent ahead or left for the commit; and schema changes."""
+"""Transactions on PostgreSQL: named statements, writes sent ahead or deferred to the commit; and schema changes."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from psycopg import AsyncConnection, AsyncCursor, pq
 
 from horae.errors import StoreConflict, StoreUnavailable
 from horae.store.driver import RoleChange, Row, statements
-from horae.store.postgres.arrays import Batch, array_literal
+from horae.store.postgres.arrays import BatchStatement, array_literal
 from horae.store.postgres.failures import translated
 from horae.store.postgres.limits import LIMITS, MIGRATING
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 SAFE_PATH = "pg_catalog, pg_temp"
-"""Without pg_temp said, what is temporary would be found even before pg_catalog: types as well as tables."""
+"""If pg_temp were not named, temporary tables and types would be found before those of pg_catalog."""
 PLANNING = ("SET enable_seqscan = off", "SET jit = off", f"SET search_path = {SAFE_PATH}", *LIMITS)
 _OURS = "Horae catalog"
 LONGEST_CHANGE = 6 * 3600.0
-"""Seconds that a change of the schema may take: it may rewrite large tables."""
+"""Seconds that a change of the schema may take, because it may rewrite large tables."""
 
 
-class Prepared:
-    """The catalog's statements in psycopg's words: those run once, those with many rows, those that stand alone."""
+class PreparedStatements:
+    """The catalog's statements in psycopg's style: run once, for many rows, or as a transaction of their own."""
 
     def __init__(self, *, injected: bool = False) -> None:
-        """`injected`: statements that stand alone are told the time too; otherwise the server reads its own clock."""
+        """`injected` says that the clock is injected. Then statements that are a transaction of their own get the time
+        as a parameter, rather than read the server's clock."""
         every = statements("postgres")
         self.once = {
             name: each.with_parameters(lambda parameter: f"%({parameter})s")
             for name, each in every.items()
             if each.columns is None
         }
-        self.many = {name: Batch(each) for name, each in every.items() if each.columns is not None}
+        self.many = {name: BatchStatement(each) for name, each in every.items() if each.columns is not None}
         now = "%(now)s::bigint" if injected else f"greatest(%(now)s::bigint, {CLOCK})"
         self.alone = {
             name: each.with_parameters(lambda parameter: now if parameter == "now" else f"%({parameter})s")
@@ -44,12 +45,12 @@ class Prepared:
 
 
 class PostgresTransaction:
-    """Named statements on one connection, inside BEGIN and COMMIT."""
+    """Runs named statements on one connection, inside BEGIN and COMMIT."""
 
     __slots__ = ("_ahead", "_connection", "_prepared", "deferred", "now", "wakes")
     overlaps = True
 
-    def __init__(self, connection: AsyncConnection[Row], prepared: Prepared, now: int) -> None:
+    def __init__(self, connection: AsyncConnection[Row], prepared: PreparedStatements, now: int) -> None:
         self._connection = connection
         self._prepared = prepared
         self.now = now
@@ -68,7 +69,7 @@ class PostgresTransaction:
             return await cursor.fetchall() if cursor.description is not None else []
 
     async def batch(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> list[int]:
-        """In one pipeline: the server works on one statement while the next is written out."""
+        """In one pipeline: the server works on one statement while the next one is prepared for sending."""
         if len(writes) < 2:
             return [await self.many(name, rows) for name, rows in writes]
         async with translated(writes[0][0]):
@@ -97,7 +98,7 @@ class PostgresTransaction:
             return [cursor.rowcount for cursor in cursors], await last.fetchall()
 
     async def ahead(self, writes: Sequence[tuple[str, Sequence[Row]]], /) -> None:
-        """Opens a pipeline that the next statement, or the commit, closes."""
+        """Opens a pipeline, which the next statement or the commit closes."""
         async with translated(writes[0][0]):
             if self._ahead is None:
                 self._ahead = AsyncExitStack()
@@ -106,7 +107,7 @@ class PostgresTransaction:
                 await self._write(name, rows)
 
     async def _caught_up(self) -> None:
-        """Waits for what was sent ahead, and raises what was wrong with it."""
+        """Waits for the writes that were sent ahead, and raises their errors."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             await ahead.aclose()
@@ -128,7 +129,7 @@ class PostgresTransaction:
         self.deferred += writes
 
     async def commit(self) -> None:
-        """What was left for last, the notice, and COMMIT, in one trip, with what was sent ahead."""
+        """Sends the deferred writes, the notice and COMMIT in one trip, together with writes sent ahead."""
         async with self._ahead or self._connection.pipeline():
             self._ahead = None
             for name, rows in self.deferred:
@@ -146,14 +147,14 @@ class PostgresTransaction:
             return cursor.rowcount
 
     async def raw(self, text: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> list[Row]:
-        """A statement that belongs to the driver, not to the catalog."""
+        """Runs a statement of the driver, which is not one of the catalog's named statements."""
         async with translated(text):
             await self._caught_up()
             cursor = await self._connection.execute(text, values or None)
             return await cursor.fetchall() if cursor.description is not None else []
 
     async def provision(self, change: RoleChange, /) -> str | None:
-        from horae.store.postgres.roles import provision
+        from horae.store.postgres.text.roles import provision
 
         return await provision(self, change)
 
@@ -162,10 +163,11 @@ class PostgresTransaction:
 
 
 async def lock_migrations(transaction: PostgresTransaction, *, write: bool) -> None:
-    """Keeps those who change the schema apart, and has those who only look wait for them.
+    """Locks the schema: processes that change it exclude each other, and processes that only read it wait for them.
 
-    Where there is no catalog yet there is no table to lock, and no job text either: only there it is an advisory lock.
-    Raises StoreUnavailable where another change of the schema takes longer than a lock is waited for.
+    Without a catalog there is no table to lock, so an advisory lock is taken. Job text could take that lock too, but
+    runs only where there is a catalog. Raises StoreUnavailable where another change of the schema takes longer than the
+    limit on waiting for a lock.
     """
     try:
         await _lock_migrations(transaction, write=write)
@@ -187,7 +189,7 @@ async def _lock_migrations(transaction: PostgresTransaction, *, write: bool) -> 
 
 
 class PostgresMigrator:
-    """Schema changes in one transaction, under `lock_migrations`."""
+    """Changes the schema in one transaction, under `lock_migrations`."""
 
     def __init__(self, transaction: PostgresTransaction, place: str, *, injected: bool) -> None:
         self._transaction = transaction
@@ -219,7 +221,7 @@ class PostgresMigrator:
         return latest
 
     async def run(self, text: str) -> None:
-        """Gives up rather than hold everybody up behind a lock it waits for."""
+        """Has a limit on waiting for locks, because other statements queue behind a waiting schema change."""
         await self._transaction.raw(MIGRATING)
         connection: Any = self._transaction.connection
         before, connection.answer_limit = connection.answer_limit, LONGEST_CHANGE
@@ -235,10 +237,11 @@ class PostgresMigrator:
 
 
 async def undo(connection: AsyncConnection[Row]) -> None:
-    """By the driver's own rollback: it forgets which statements are prepared. What was first prepared in a pipeline
-    that broke off never reached the server, and would be missed there ever after.
+    """Rolls back by psycopg's own method, which also forgets which statements are prepared. A statement that was first
+    prepared in a broken pipeline never reached the server, and every later use of it would fail.
 
-    Where there is nothing to roll back, even BEGIN broke off, and the driver would not look: the pool gets another."""
+    Where no transaction is open, even BEGIN failed, and psycopg's rollback would do nothing. Then the connection is
+    closed, and the pool replaces it."""
     if connection.closed:
         return
     with suppress(psycopg.Error):

@@ -1,1 +1,1 @@
-"""The catalog in one SQLite file, shared by any number of processes on one machine."""
+"""The SQLite driver: a catalog in one file, shared by any number of processes on one machine."""

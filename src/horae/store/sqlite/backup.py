@@ -1,7 +1,7 @@
-"""Copies of a catalog's file: made while nodes work, verified, and put in the place of another in one step.
+"""Copies of a catalog's file: made while nodes work, verified, and put in the place of another file in one step.
 
-A copy is made page by page of one snapshot: the read transaction that holds it is kept open, so that what others commit
-meanwhile neither gets into the copy nor makes it begin again.
+A copy is made page by page from one snapshot. Its read transaction stays open, so commits of other processes neither
+get into the copy nor restart it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from horae.store.sqlite.failures import translated
 from horae.store.sqlite.liveness import FileLocks
 
 Progress = Callable[[int, int], None]
-"""Told how many pages of how many are copied."""
+"""Called with the number of pages copied and the number of all pages."""
 PAGES = 2_000
-"""Pages that are copied between two words about it."""
+"""Pages that are copied between two reports of progress."""
 _PATIENCE = 5_000
-"""Milliseconds that a copy waits for another process that holds the file for a moment."""
+"""Milliseconds to wait for another process that holds a lock on the file."""
 _BESIDE = ("-wal", "-shm", "-journal")
 
 
 def copy(source: Path, target: Path, progress: Progress | None = None) -> None:
-    """Writes a new file `target` with what `source` has now, as a file that stands alone, synced and verified.
+    """Writes a new file `target` with the present content of `source`, as a single file, synced and verified.
 
-    Raises the errors of a store; NotACatalog where SQLite says that the copy is not sound. Nothing is left then.
+    Raises the errors of a store, and NotACatalog where SQLite's integrity check of the copy fails. Then `target` is
+    removed.
     """
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
@@ -67,7 +68,7 @@ def refuse_existing(target: Path) -> None:
 
 
 def place(made: Path, target: Path, *, force: bool) -> None:
-    """Gives a finished copy its name. Raises AlreadyExists where that is taken and not to be taken over."""
+    """Renames a finished copy to `target`. Raises AlreadyExists where that file exists, unless `force` is set."""
     if not force:
         refuse_existing(target)
     made.replace(target)
@@ -75,18 +76,19 @@ def place(made: Path, target: Path, *, force: bool) -> None:
 
 
 def replace(made: Path, target: Path, *, keep: bool) -> Path | None:
-    """Puts a finished copy in the place of a catalog, which is kept beside it; where it was put. Raises InUse where a
-    node or any other program has the catalog open: what they write would be lost."""
+    """Puts a finished copy in the place of a catalog. With `keep`, keeps the old file under another name in the same
+    folder and returns that path. Raises InUse where a node or another program has the catalog open, because its writes
+    would be lost."""
     refuse_nodes(target)
     old: Path | None = None
     if target.exists():
         close_log(target)
-        _as_whose(made, target.stat())
+        _copy_owner_and_mode(made, target.stat())
         if keep:
             old = _free_name(target)
             os.link(target, old)
             for ending in _BESIDE:
-                # Only where SQLite could not read the file: then all of it is kept as it was.
+                # These files are left only where SQLite could not read the catalog: keep them as they are.
                 with suppress(FileNotFoundError):
                     Path(f"{target}{ending}").rename(f"{old}{ending}")
     for ending in _BESIDE:
@@ -100,12 +102,12 @@ def replace(made: Path, target: Path, *, keep: bool) -> Path | None:
 
 
 def _alive_in(made: Path) -> list[str]:
-    """The nodes that worked on a catalog when it was copied."""
+    """The uuids of the nodes that were alive on a catalog when it was copied."""
     connection = _opened(made)
     try:
         return [str(row[0]) for row in connection.execute("SELECT node_uuid FROM nodes WHERE state = 'ALIVE'")]
     except apsw.Error:
-        # No catalog, or one so old that it has no nodes: whoever opens it says so.
+        # No catalog, or one so old that it has no nodes. Opening the store will report that.
         return []
     finally:
         connection.close()
@@ -118,7 +120,7 @@ def remove(made: Path) -> None:
 
 
 def refuse_nodes(target: Path) -> None:
-    """Raises InUse where a live node has the catalog: it holds a lock in the folder beside it."""
+    """Raises InUse where a live node uses the catalog. Such a node holds a lock in the folder beside the file."""
     locks = FileLocks(str(target))
     folder = Path(f"{target}-nodes")
     alive = [each.name for each in folder.iterdir() if locks.is_held(each.name)] if folder.is_dir() else []
@@ -129,7 +131,7 @@ def refuse_nodes(target: Path) -> None:
         )
 
 
-def _opened(source: Path, rest: file_at_rest.Rest | None = None) -> apsw.Connection:
+def _opened(source: Path, rest: file_at_rest.RestingFile | None = None) -> apsw.Connection:
     if not source.is_file():
         raise NotFound(f"There is no file {shown(str(source))}", hint="Check the path.")
     if rest is not None:
@@ -154,7 +156,8 @@ def _verify(made: apsw.Connection, source: Path) -> None:
 
 
 def close_log(target: Path) -> None:
-    """Takes what the write-ahead log has into the file, which SQLite lets only somebody do who is alone with it."""
+    """Moves the content of the write-ahead log into the file, which SQLite allows only to the only user of the file.
+    Raises InUse where another program has it open. Does nothing with a file that cannot be read."""
     try:
         with closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as alone:
             alone.set_busy_timeout(_PATIENCE)
@@ -168,12 +171,12 @@ def close_log(target: Path) -> None:
             hint="Stop every horae process on it first: servers, workers, shells, --watch.",
         ) from error
     except (StoreError, apsw.Error):
-        # It cannot be read, which may be why another is to take its place.
+        # The file cannot be read, which may be the reason why it is being replaced.
         return
 
 
-def _as_whose(made: Path, before: os.stat_result) -> None:
-    """Gives the new file the owner and the mode of the one before: the service that used it is to use this one."""
+def _copy_owner_and_mode(made: Path, before: os.stat_result) -> None:
+    """Gives the new file the owner and the mode of the old one, so that the same service can use it."""
     made.chmod(S_IMODE(before.st_mode))
     with suppress(PermissionError):
         os.chown(made, before.st_uid, before.st_gid)

@@ -1,8 +1,9 @@
-"""SQLite by apsw: one connection, the catalog's file attached as `sys`, WAL, every commit synced.
+"""The SQLite driver, on apsw: one connection, the catalog's file attached as `sys`, WAL mode, every commit synced.
 
-Calls run inline: a statement takes microseconds, and nothing awaits inside a transaction, so tasks of one event loop
-never meet in the middle of one. Another process may hold the only writer's place; waiting for it is the event loop's
-sleep, with jitter, so that no process is starved by others that poll in step.
+Statements run in the event loop's thread, because each takes microseconds. An asyncio lock keeps tasks of one event
+loop out of each other's transactions. Only one process at a time can hold the file's write lock.
+The driver waits for it with sleeps of the event loop, with jitter, so that processes which poll in step do not starve
+another one.
 """
 
 from __future__ import annotations
@@ -22,35 +23,37 @@ from uuid import UUID
 
 import apsw
 
-from horae.core.instant import EPOCH
+from horae.core.time.instant import EPOCH
 from horae.errors import InvalidInput, NotACatalog, StoreError, StoreMissing, StoreUnavailable, shown
 from horae.store.driver import Clock, Row, Statement, statements
 from horae.store.records import Rows
-from horae.store.sqlite import file_at_rest, looking, running
-from horae.store.sqlite.apart import Apart, ApartJoined
+from horae.store.sqlite import file_at_rest, read_connections
 from horae.store.sqlite.failures import translated
-from horae.store.sqlite.guarding import Variables
 from horae.store.sqlite.liveness import FileLocks
 from horae.store.sqlite.modes import PRIVATE, create_file
-from horae.store.sqlite.transaction import SqliteJoined, SqliteMigrator, SqliteTransaction
+from horae.store.sqlite.text import sql_text
+from horae.store.sqlite.text.authorizer import Variables
+from horae.store.sqlite.text.text_processes import ProcessJoinedTransaction, TextProcessPool
+from horae.store.sqlite.transaction import SqliteJoinedTransaction, SqliteMigrator, SqliteTransaction
 
 BUSY_PATIENCE = 30.0
-MOST_SELECTING = 4
-"""SELECTs at once, in threads that nothing else waits for; whoever comes later waits."""
+MOST_SELECTS = 4
+"""SELECTs that run at once, in threads of their own; further ones wait."""
 POLL, IDLE_POLL = 0.1, 0.2
-"""Seconds between two looks for what other processes have committed: soon after there was something, and else."""
+"""Seconds between two polls for commits of other processes: usually, and after IDLE_AFTER polls without any."""
 IDLE_AFTER = 50
-"""Looks in a row that found nothing. Waking up is most of what an idle node does."""
+"""Polls in a row that find nothing until the driver polls less often. Waking up is most of an idle node's work."""
 CACHE_KIB = 65_536
 CHECKPOINT_PAGES = 4000
-"""A page written often between two checkpoints goes to the file once; SQLite's own 1000 would write it more often."""
+"""WAL pages between two checkpoints. A page that is written often in between goes to the file only once, so this is
+more than SQLite's default of 1000."""
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _MILLISECOND = 1_000_000
 Made = TypeVar("Made", bound="SqliteTransaction")
 
 
 class SqliteDriver:
-    """One catalog file, or `:memory:`. `clock` replaces the host's clock."""
+    """The driver of one catalog file, or of `:memory:`. `clock` replaces the host's clock."""
 
     dialect = "sqlite"
     lock_grace = 0.0
@@ -65,17 +68,17 @@ class SqliteDriver:
         patience: float = BUSY_PATIENCE,
         file_mode: Callable[[], int] = lambda: PRIVATE,
     ) -> None:
-        """`file_mode` is asked for the mode of the file where there is none yet."""
+        """`patience` is how many seconds to wait for another writer. `file_mode` returns the mode of a new file."""
         self.path = path
         self._file_mode = file_mode
         self._clock = clock
         self._patience = patience
         self._connection: apsw.Connection | None = None
-        self._rest: file_at_rest.Rest | None = None
+        self._rest: file_at_rest.RestingFile | None = None
         self._lock = asyncio.Lock()
         self._writers = asyncio.Lock()
         self._selects: ThreadPoolExecutor | None = None
-        self._apart = Apart(path, patience)
+        self._apart = TextProcessPool(path, patience)
         self._last = 0
         self._changes = 1
         self._fired: asyncio.Future[None] | None = None
@@ -85,7 +88,7 @@ class SqliteDriver:
         self._locks = FileLocks(path)
         self._variables = Variables()
         self._prepared = prepared_statements()
-        self._looks = looking.Looks(path, self._prepared, patience)
+        self._looks = read_connections.ReadConnections(path, self._prepared, patience)
 
     async def open(self) -> None:
         if self._connection is not None:
@@ -97,21 +100,21 @@ class SqliteDriver:
         try:
             await self._patiently(lambda: self._attach(connection))
             self._variables.register(connection)
-            looking.register(connection)
+            read_connections.register(connection)
         except BaseException:
             connection.close()
             raise
         self._connection = connection
-        self._selects = ThreadPoolExecutor(MOST_SELECTING, thread_name_prefix="horae-select")
+        self._selects = ThreadPoolExecutor(MOST_SELECTS, thread_name_prefix="horae-select")
         self._looks.open()
         self._apart.open()
         self._version = self._data_version()
 
     def _create(self) -> None:
-        # Before SQLite does, which would let everybody read it; also where a link leads to what is not there yet.
+        # SQLite would create a file that every user can read. A link may lead to a file that does not exist yet.
         file = Path(os.path.realpath(self.path))
         if not os.path.lexists(file):
-            # Where that cannot be done, SQLite says why.
+            # Where the file cannot be created, SQLite will say why.
             with suppress(OSError):
                 create_file(file, self._file_mode())
 
@@ -144,7 +147,8 @@ class SqliteDriver:
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[SqliteTransaction]:
-        """In threads, on connections of their own; in memory, where there is only this one, it holds up the loop."""
+        """In threads, on connections of its own. A catalog in memory has only one connection, so there it blocks the
+        event loop."""
         self.connection  # noqa: B018 - raises where the store is not open
         if self.path == ":memory:":
             async with self.reading() as transaction:
@@ -154,24 +158,26 @@ class SqliteDriver:
                 yield look
 
     @asynccontextmanager
-    async def joined(self, limit: float, owner: str | None = None) -> AsyncIterator[SqliteJoined | ApartJoined]:
-        """On the one connection there is: whoever else wants it waits. With an `owner`, in a process of its own, whose
-        `limit` is on writing."""
+    async def joined(
+        self, limit: float, owner: str | None = None
+    ) -> AsyncIterator[SqliteJoinedTransaction | ProcessJoinedTransaction]:
+        """On the driver's one connection, for which other transactions wait. With an `owner`, in a child process; then
+        `limit` is how many seconds it may write."""
         if owner is not None:
             async with self._joined_apart(limit, owner) as apart:
                 yield apart
             return
-        async with self._within(SqliteJoined) as transaction:
+        async with self._within(SqliteJoinedTransaction) as transaction:
             transaction.clock = self._now
             transaction.variables = self._variables
             transaction.ends_at = monotonic() + limit
             yield transaction
 
     @asynccontextmanager
-    async def _joined_apart(self, limit: float, owner: str) -> AsyncIterator[ApartJoined]:
+    async def _joined_apart(self, limit: float, owner: str) -> AsyncIterator[ProcessJoinedTransaction]:
         self._check_file()
         async with self._apart.lent(owner) as process:
-            transaction = ApartJoined(self._apart, process, self._now(), self._now)
+            transaction = ProcessJoinedTransaction(self._apart, process, self._now(), self._now)
             try:
                 await self._apart.within(process, process.begin, transaction.now, limit)
                 yield transaction
@@ -203,7 +209,7 @@ class SqliteDriver:
                     connection.execute("COMMIT")
                 file_at_rest.check(self.path, self._rest)
             except BaseException:
-                # A full disk has rolled back already; then there is nothing left to undo.
+                # A full disk has rolled the transaction back already; then this ROLLBACK fails.
                 with suppress(apsw.Error):
                     connection.execute("ROLLBACK")
                 raise
@@ -213,8 +219,8 @@ class SqliteDriver:
             self._lock.release()
 
     async def _begin(self, *, write: bool) -> None:
-        """Takes the connection, and begins. Where another process is in the way it is given back: whoever only reads
-        need not wait for that process."""
+        """Takes the connection and begins. Gives the connection back where another process holds the write lock, so
+        that readers need not wait for that process."""
         await self._taken(self._lock)
         try:
             if file_at_rest.moved(self.path, self._rest):
@@ -225,8 +231,8 @@ class SqliteDriver:
             raise
 
     async def _taken(self, lock: asyncio.Lock) -> None:
-        """Takes a lock of this process with the patience there is for other processes: who has it may be a task that
-        keeps its transaction open."""
+        """Takes a lock of this process, and waits as long as for another process: the holder may be a task that keeps
+        its transaction open."""
         try:
             async with asyncio.timeout(self._patience):
                 await lock.acquire()
@@ -245,10 +251,10 @@ class SqliteDriver:
             lock.release()
 
     async def end_strays(self) -> None:
-        """None are left: a text's process ends with its node."""
+        """Does nothing: the child process that runs a text ends with its node."""
 
     async def alone(self, name: str, /, **parameters: Any) -> list[Row] | None:
-        """There is no way over a network to be spared here, and no statement that writes several tables."""
+        """Always None: SQLite has no network trip to save, and no statement that writes several tables."""
         return None
 
     async def select(
@@ -260,22 +266,22 @@ class SqliteDriver:
         viewer: bool = False,  # noqa: FBT001, FBT002
         /,
     ) -> Rows:
-        """In a process that is killed when nobody waits for it any more, or the store is closed. What is one's `own` in
-        a thread; in memory, where there is only this connection, at once."""
+        """In a child process, which is killed when the caller is cancelled or the store is closed. An `own` SELECT runs
+        in a thread, or, in a catalog in memory, on its only connection in the event loop's thread."""
         if not own:
             self._check_file()
             self.connection  # noqa: B018 - raises where the store is not open
             return await self._apart.select("", sql, most, seconds, viewer=viewer)
         if self.path == ":memory:":
             async with self._turn(self._lock):
-                return running.select(self.connection, sql, most, seconds, lambda: False, viewer=viewer)
+                return sql_text.select(self.connection, sql, most, seconds, lambda: False, viewer=viewer)
         self.connection  # noqa: B018 - raises where the store is not open
         stopped = Event()
 
         def is_over() -> bool:
             return stopped.is_set() or self._connection is None
 
-        work = partial(running.select_from_file, self.path, sql, most, seconds, is_over, viewer=viewer)
+        work = partial(sql_text.select_from_file, self.path, sql, most, seconds, is_over, viewer=viewer)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._selects, work)
         finally:
@@ -287,7 +293,7 @@ class SqliteDriver:
             yield SqliteMigrator(self.connection, self.path, transaction.now, injected=self._clock is not None)
 
     async def changed(self, seen: int, timeout: float | None) -> int:
-        """Our own commits wake at once; whether another process has committed is looked at now and then."""
+        """Commits of this process wake the caller at once; commits of other processes are found by polling."""
         self._look()
         if self._changes == seen and (timeout is None or timeout > 0):
             loop = asyncio.get_running_loop()
@@ -307,15 +313,16 @@ class SqliteDriver:
     def _look(self) -> None:
         version = self._data_version()
         self._quiet += 1
-        # A file that was at rest is opened anew with the next transaction.
+        # A file that was opened at rest is reopened with the next transaction.
         if version != self._version or file_at_rest.moved(self.path, self._rest):
             self._version = version
             self._quiet = 0
             self._fire()
 
     def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Sets the timer, unless it is set. A timer, not a task that sleeps: an idle node does little else."""
-        # Nobody else can change a catalog in memory.
+        """Sets the poll timer, unless it is set. A timer costs less than a task that sleeps, and an idle node does
+        little else."""
+        # No other process can change a catalog in memory.
         if self._timer is None and self.path != ":memory:":
             seconds = POLL if self._quiet < IDLE_AFTER else IDLE_POLL
             self._timer = loop.call_later(seconds, self._look_for_others, loop)
@@ -378,7 +385,7 @@ class SqliteDriver:
         self._rest = rest
 
     async def _patiently(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Repeats `step` while another process is in the way, with pauses that grow and never fall into step."""
+        """Repeats `step` while another process holds the write lock, with growing, jittered pauses."""
         ends = monotonic() + self._patience
         pause = 0.0005
         while True:
@@ -395,7 +402,7 @@ class SqliteDriver:
 
 @cache
 def prepared_statements() -> Mapping[str, str]:
-    """The catalog's statements, with parameters as SQLite has them."""
+    """The catalog's statements by name, with parameters in SQLite's style."""
     return {name: _prepared(each) for name, each in statements("sqlite").items()}
 
 
@@ -407,22 +414,23 @@ def _prepared(statement: Statement) -> str:
 
 
 def _check_place(path: Path) -> None:
-    """Says what is wrong with a path before SQLite says only that it cannot open it."""
+    """Raises an error that says what is wrong with a path. SQLite would only say that it cannot open it."""
     if path.is_dir():
         raise NotACatalog(f"{shown(str(path))} is a folder", hint="Name a file in it: sqlite:///folder/horae.db.")
     if not path.parent.is_dir():
         raise StoreMissing(f"No folder {shown(str(path.parent))} for the store", hint="Create it first.")
 
 
-def attach(connection: apsw.Connection, path: str, rest: file_at_rest.Rest | None = None) -> None:
-    """Attaches the file, anew where it is attached, and sets it up; `rest` is what it was found as.
+def attach(connection: apsw.Connection, path: str, rest: file_at_rest.RestingFile | None = None) -> None:
+    """Attaches the file as `sys`, again where it is attached already, and sets the connection up. `rest` is the result
+    of `file_at_rest.resting`.
 
-    Pragmas run one at a time: `execute` of several stops at the first row.
+    Pragmas run one at a time, because `execute` of several stops at the first row.
     """
     attached = {row[1] for row in connection.execute("PRAGMA database_list")}
     if "sys" in attached:
         connection.execute("DETACH sys")
-    connection.execute("ATTACH ? AS sys", (file_at_rest.place(path, rest),))
+    connection.execute("ATTACH ? AS sys", (file_at_rest.open_name(path, rest),))
     connection.execute("PRAGMA sys.schema_version").fetchall()
     if path != ":memory:":
         mode = connection.execute("PRAGMA sys.journal_mode").fetchall()[0][0]

@@ -1,4 +1,4 @@
-"""What SQLite's errors mean for whoever uses a catalog, with the next step."""
+"""Translation of SQLite's errors into Horae's, each with the next step for the user."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from horae.errors import (
     shown,
 )
 from horae.store.driver import KeyTaken
-from horae.store.sqlite.file_at_rest import unclosed
+from horae.store.sqlite.file_at_rest import unclosed_error
 
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Turns driver errors into ours; `where` is the file or the statement they came from."""
+    """Turns errors of apsw into Horae's; `where` is the file or the statement that they came from."""
     try:
         yield
     except apsw.Error as error:
@@ -53,7 +53,7 @@ def _translation(error: apsw.Error, where: str) -> HoraeError:
             hint = "Restore it from a copy; `sqlite3 FILE 'PRAGMA integrity_check'` tells what is damaged."
             return NotACatalog(f"The store is damaged ({shown(where)}): {told}", hint=hint)
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
-            return unclosed(where) or StoreRefused(
+            return unclosed_error(where) or StoreRefused(
                 f"Cannot open {shown(where)}: {told}", hint="Check the path and the rights on file and folder."
             )
         case apsw.IOError():

@@ -1,10 +1,11 @@
-"""Liveness on one machine: an flock per incarnation, in a folder beside the catalog's file.
+"""Liveness locks on one machine: an flock per incarnation of a node, in a folder beside the catalog's file.
 
-The lock ends with the process, however it ends, so a lock that can be had is proof, on a file that the process itself
-made and locked. A file that is missing is none, nor is another one in its place: somebody may have removed or replaced
-it under a process that lives, which makes it again at its next heartbeat. A process therefore writes the file's inode
-into it once it has the lock: a copy has another. A catalog in memory belongs to one process, whose nodes live as long
-as it does.
+A lock ends with its process, however the process ends. So a free lock proves that a node is gone, but only on the file
+that the node itself created and locked. A missing file proves nothing, nor does another file in its place: an operator
+may have removed or replaced it while the process lives, which creates it again at its next heartbeat. So a process
+writes the file's inode into the file once it holds the lock; a copy has another inode.
+
+A catalog in memory belongs to one process, and its nodes live as long as that process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from horae.store.sqlite.modes import create_folder, open_beside
 
 _left: list[int] = []
-"""Locks that end with the process and not before."""
+"""Descriptors of locks that are kept until the process ends."""
 
 
 class _LockFile(NamedTuple):
@@ -28,7 +29,7 @@ class _LockFile(NamedTuple):
 
 
 class FileLocks:
-    """The liveness locks this process holds, and a look at those of others."""
+    """The liveness locks that this process holds, and checks of the locks of other processes."""
 
     def __init__(self, path: str) -> None:
         self._file = Path(path)
@@ -51,8 +52,8 @@ class FileLocks:
         return True
 
     def release(self, node: str, *, left: bool = True) -> None:
-        """Gives a lock back. The file of a node that has `left` is removed; of one that has not, it is the proof that
-        the node is gone."""
+        """Gives a lock back. Removes the file of a node that has `left`; otherwise the file stays as the proof that the
+        node is gone."""
         descriptor = self._held.pop(node, -1)
         if descriptor >= 0 and self._folder is not None:
             if left:
@@ -63,7 +64,7 @@ class FileLocks:
                 self._folder.rmdir()
 
     def renew(self) -> None:
-        """Makes the files again that were removed, or replaced, under the locks this process holds."""
+        """Creates the files of held locks again where they were removed or replaced."""
         for node, descriptor in self._held.items():
             if self._folder is None:
                 continue
@@ -74,24 +75,24 @@ class FileLocks:
                 create_folder(self._folder, self._file)
                 made = open_beside(self._folder / node, self._file)
             except OSError:
-                # The heartbeat goes on, and others go by that.
+                # The heartbeat goes on, and other nodes judge this one by it.
                 continue
             if _lock(made):
                 _sign(made)
                 self._held[node] = made
                 os.close(descriptor)
             else:
-                # Another process looks at it this moment; the next heartbeat tries again.
+                # Another process is checking the lock; the next heartbeat tries again.
                 os.close(made)
 
     def leave(self, node: str) -> None:
-        """Leaves a lock to end with the process."""
+        """Keeps a lock until the process ends: `close` does not free it."""
         descriptor = self._held.pop(node, -1)
         if descriptor >= 0:
             _left.append(descriptor)
 
     def prove_gone(self, nodes: Iterable[str]) -> None:
-        """Leaves a lock that nobody holds for each of these nodes: they are known not to work on this file."""
+        """Creates a free lock for each of these nodes, which proves that they do not work on this file."""
         if self._folder is not None:
             for node in nodes:
                 create_folder(self._folder, self._file)
@@ -130,7 +131,7 @@ class FileLocks:
 
 
 def _found(path: Path) -> int | None:
-    """A descriptor, for reading only where it cannot be written. What cannot be opened proves nothing."""
+    """A descriptor of the file, for reading only where it cannot be written; None where it cannot be opened."""
     for flags in (os.O_RDWR, os.O_RDONLY):
         with suppress(OSError):
             return os.open(path, flags | os.O_CLOEXEC)
@@ -155,12 +156,12 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_signed(descriptor: int) -> bool:
-    """Whether the file is the one that a process locked, and not another in its place."""
+    """Whether the file is the one that a process locked, not another in its place."""
     return os.pread(descriptor, 32, 0) == b"%d\n" % os.fstat(descriptor).st_ino
 
 
 def _sign(descriptor: int) -> None:
-    """Says in a file that is locked which one it is. Where the disk is full the file proves nothing, and others go by
+    """Writes a locked file's inode into it. Where the disk is full the file proves nothing, and other nodes judge by
     the heartbeat."""
     with suppress(OSError):
         if not _is_signed(descriptor):

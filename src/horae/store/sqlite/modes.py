@@ -1,7 +1,7 @@
-"""Modes of a catalog's files: for their owner alone, unless somebody says that a group shares them.
+"""Modes of a catalog's files: for their owner only, unless the configuration shares them with a group.
 
-SQLite gives the log and its index the mode of the file that they belong to. What is made beside it here goes by that
-file, too, so that every process that opens the catalog makes the same, whatever its configuration and its umask say.
+SQLite gives the log and its index the mode of the catalog's file. Files that Horae creates beside it get that mode too,
+so that every process creates the same ones, whatever its configuration and umask are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _RIGHTS = 0o666
 
 
 def create_file(path: Path, mode: int = PRIVATE) -> None:
-    """Makes an empty file with this very mode, where there is none. The umask takes nothing away from it."""
+    """Creates an empty file with exactly this mode, whatever the umask is. Does nothing where the file exists."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE)
     except FileExistsError:
@@ -28,7 +28,7 @@ def create_file(path: Path, mode: int = PRIVATE) -> None:
 
 
 def create_folder(path: Path, beside: Path) -> None:
-    """Makes a folder that those may enter who may read the file that it lies beside, where there is none."""
+    """Creates a folder that every user may enter who may read the file `beside`. Does nothing where it exists."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -38,7 +38,8 @@ def create_folder(path: Path, beside: Path) -> None:
 
 
 def open_beside(path: Path, beside: Path) -> int:
-    """A descriptor of a file that has the rights of the one that it belongs to; it is made where there is none."""
+    """Opens a file for reading and writing, and returns its descriptor. Creates a missing file with the mode and group
+    of the file `beside`."""
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, PRIVATE)
@@ -58,7 +59,7 @@ def _of(file: Path) -> tuple[int, int]:
 
 
 def _share(made: Path | int, rights: int, group: int) -> None:
-    # A group that its owner is not in cannot be given: then the folder above decides, by its setgid bit.
+    # A process cannot give a file to a group that its user is not in. Then the setgid bit of the parent folder decides.
     with suppress(OSError):
         os.chown(made, -1, group)
     with suppress(OSError):

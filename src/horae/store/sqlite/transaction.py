@@ -1,4 +1,4 @@
-"""One transaction on SQLite: named statements on one connection; a task's own beside them; and schema changes."""
+"""Transactions on SQLite: the catalog's named statements, a task's own statements, and schema changes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import apsw
 
 from horae.errors import shown
 from horae.store.driver import Parameters, RoleChange, Row
+from horae.store.protocols.people import Identity
 from horae.store.records import Rows
-from horae.store.sqlite import foreign, running
 from horae.store.sqlite.failures import translated
-from horae.store.sqlite.guarding import Variables
-from horae.store.vault import Identity
+from horae.store.sqlite.text import foreign_statements, sql_text
+from horae.store.sqlite.text.authorizer import Variables
 
 
 class SqliteTransaction:
-    """Named statements on the one connection, inside BEGIN and COMMIT."""
+    """Runs named statements on one connection, inside BEGIN and COMMIT."""
 
     __slots__ = ("_connection", "_prepared", "deferred", "now", "wakes")
     overlaps = False
@@ -74,15 +74,15 @@ class SqliteTransaction:
         self.deferred += writes
 
     async def provision(self, change: RoleChange, /) -> str | None:
-        """A file knows no roles: the catalog's own rows are what an authorizer asks."""
+        """Does nothing: a file has no roles. The authorizer reads the catalog's own rows."""
         return None
 
     def wake(self) -> None:
         self.wakes = True
 
 
-class SqliteJoined(SqliteTransaction):
-    """First statements of a task's own, then, from `conclude` on, the catalog's."""
+class SqliteJoinedTransaction(SqliteTransaction):
+    """Runs a task's own statements first, then, after `conclude`, the catalog's."""
 
     __slots__ = ("_failed", "clock", "ends_at", "variables")
     clock: Callable[[], int]
@@ -91,25 +91,28 @@ class SqliteJoined(SqliteTransaction):
 
     @property
     def spoiled(self) -> bool:
-        """A statement that failed undoes only itself, unless it said ROLLBACK or the disk did; a text, everything."""
+        """A failed statement undoes only itself, unless it rolled back or a full disk did. A failed text undoes
+        everything."""
         return getattr(self, "_failed", False) or not self._connection.in_transaction
 
     async def run_text(self, sql: str, identity: Identity, most: int, /) -> Rows:
         self._failed = True
-        rows = running.run_text(self._connection, sql, identity, most, running.Limit(self.ends_at), self.variables)
+        rows = sql_text.run_text(
+            self._connection, sql, identity, most, sql_text.TimeLimit(self.ends_at), self.variables
+        )
         self._failed = False
         return rows
 
     async def foreign(self, sql: str, parameters: Parameters = None, /) -> Rows:
-        return foreign.run(self._connection, sql, parameters, self.ends_at)
+        return foreign_statements.run(self._connection, sql, parameters, self.ends_at)
 
     async def conclude(self) -> None:
-        foreign.check_deferred(self._connection)
+        foreign_statements.check_deferred(self._connection)
         self.now = self.clock()
 
 
 class SqliteMigrator:
-    """Schema changes inside one BEGIN IMMEDIATE: the writer's place is the lock."""
+    """Changes the schema inside one BEGIN IMMEDIATE, whose write lock keeps other processes out."""
 
     def __init__(self, connection: apsw.Connection, path: str, now: int, *, injected: bool) -> None:
         self._connection = connection
@@ -118,7 +121,7 @@ class SqliteMigrator:
         self.clock = None if injected else now
 
     async def kind(self) -> str:
-        """User tables may live in the same file; only names that the catalog uses are in the way."""
+        """Users' tables may be in the same file: it is foreign only where its tables have the catalog's names."""
         names = {row[0] for row in self._all("SELECT name FROM sys.sqlite_schema WHERE type IN ('table', 'view')")}
         if "schema_migrations" in names:
             columns = {row[1] for row in self._all("PRAGMA sys.table_info(schema_migrations)")}

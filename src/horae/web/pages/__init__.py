@@ -1,7 +1,7 @@
-"""The pages of the dashboard, one module each: what a page asks the desk, and how the answer is laid out.
+"""The pages of the dashboard, one module each: each calls the API and prepares the result for its template.
 
-A module has `PAGES`: for each page its path, the name of its route, and the function that answers it; `FORMS` are those
-that a form is sent to, by POST.
+A module's `PAGES` has the path, the route name and the function of each page. `FORMS` has the same for forms, which are
+sent by POST.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Audit: who did what, the newest first, and whether anybody tampered with the trail."""
+"""The audit page: the audit trail, the newest rows first, with filters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.desk.asking import ListAudit
-from horae.desk.sights import AuditRow
+from horae.api.requests import ListAudit
+from horae.api.responses.catalog_responses import AuditRow
 from horae.errors import InvalidInput
-from horae.web.forms import question
+from horae.web.forms import read_form_request
+from horae.web.page_renderer import address, render
 from horae.web.pictures.letters import pretty, readable
-from horae.web.rendering import address, render
 from horae.web.site import Visit
 
 PAGE_SIZE = 50
@@ -24,14 +24,14 @@ EVENTS = (
     *("LOGIN", "LOGIN_FAILED", "LOGOUT", "ACCESS_DENIED", "TOKEN_CREATED", "TOKEN_REVOKED"),
     *("CATALOG_OPENED", "USER_CREATED", "USER_ALTERED", "USER_DROPPED", "GRANTED", "REVOKED"),
 )
-"""Offered while typing; any other may be asked for."""
+"""Suggestions for the filter, which takes any event."""
 _FILTERS = ("event", "actor", "job")
 _TELLING = 90
 _INCARNATION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class AuditRowView:
     row: AuditRow
     actor: str
     tone: str
@@ -39,19 +39,19 @@ class Shown:
     details: str
 
 
-def shown_row(row: AuditRow) -> Shown:
+def shown_row(row: AuditRow) -> AuditRowView:
     has_any = any(value is not None for value in row.details.values())
     details = pretty(row.details, 16_000) if has_any else ""
-    return Shown(row, actor_of(row.actor), _tone(row), summary_of(row), details)
+    return AuditRowView(row, actor_of(row.actor), _tone(row), summary_of(row), details)
 
 
 def actor_of(actor: str) -> str:
-    """What a node did is signed with its incarnation, of which the beginning is enough to tell it by."""
+    """Returns an actor's name. A node's actor is its incarnation's id, which is shortened to 8 characters."""
     return f"node {actor[:8]}" if _INCARNATION.fullmatch(actor) else readable(actor, 255)
 
 
 def summary_of(row: AuditRow) -> str:
-    """The details in a line: what is short enough to be told at a glance."""
+    """Returns the details on one line: texts and numbers, else the names of the details; shortened if too long."""
     parts = [
         f"{name} {readable(value, 200)}"
         for name, value in row.details.items()
@@ -71,11 +71,11 @@ def _tone(row: AuditRow) -> str:
 async def page(visit: Visit, request: Request) -> Response:
     given = request.query_params
     if not visit.who.is_admin:
-        # What would be refused is not asked: a refusal is a row of the trail itself.
+        # Not requested, since it would be refused, and each refusal is a row of the trail.
         return render("audit.html", visit, request, status=403, filters=None)
     filters = {name: given.get(name, "").strip() for name in _FILTERS}
     try:
-        asked = question(ListAudit, given, limit=PAGE_SIZE)
+        asked = read_form_request(ListAudit, given, limit=PAGE_SIZE)
     except InvalidInput as error:
         values: dict[str, Any] = {"rows": (), "older": None, "newest": None, "is_first": True, "fault": error}
         return render("audit.html", visit, request, status=400, filters=filters, events=EVENTS, **values)

@@ -1,4 +1,4 @@
-"""The SQL console: statements are typed and carried out, in the name of whoever is signed in."""
+"""The SQL console: runs typed statements as the signed-in user."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.control.tables import TABLES, readable
 from horae.core.access import Privilege, holds
-from horae.core.sight import reads_all
+from horae.core.table_access import reads_all
 from horae.errors import HoraeError
-from horae.web.rendering import render
+from horae.services.tables import TABLES, readable
+from horae.web.page_renderer import render
 from horae.web.site import Visit
 
 _FAILURES = """\
@@ -42,23 +42,25 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableView:
     name: str
     columns: tuple[str, ...]
 
 
-async def tables(visit: Visit) -> tuple[Table, ...]:
-    """The catalog's tables that may be read. Nothing is asked that would be refused: a refusal is written down."""
+async def tables(visit: Visit) -> tuple[TableView, ...]:
+    """Returns the catalog's tables that the visitor may read. It calls nothing that would be refused, since refusals go
+    to the audit trail."""
     if not holds(visit.who, Privilege.VIEW_JOB_HISTORY):
         return ()
     for statement in TABLES.values():
         try:
             rows = await visit.desk.service.select(statement)
         except HoraeError:
-            # The other database's way of telling.
+            # The statement is for the other database.
             continue
         return tuple(
-            Table(f"sys.{name}", columns) for name, columns in readable(rows, viewer=not reads_all(visit.who)).items()
+            TableView(f"sys.{name}", columns)
+            for name, columns in readable(rows, viewer=not reads_all(visit.who)).items()
         )
     return ()
 

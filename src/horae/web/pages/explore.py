@@ -1,4 +1,4 @@
-"""The schedule explorer: a line is typed, and everything that it will do is shown before anything runs."""
+"""The schedule explorer: shows the next starts, the year and the decision trace of a typed schedule."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.control.preview import read_schedule
-from horae.core.zone import zone
-from horae.desk.asking import AskPreview
-from horae.desk.sights import Preview
+from horae.api.requests import PreviewSchedule
+from horae.api.responses.catalog_responses import Preview
+from horae.core.time.zone import zone
 from horae.errors import InvalidInput, UnknownZone
-from horae.web.forms import question
+from horae.services.preview.preview import read_schedule
+from horae.web.forms import read_form_request
+from horae.web.page_renderer import address, render
 from horae.web.pictures.caret import fault_of, offered_zones
 from horae.web.pictures.letters import visible
 from horae.web.pictures.moments import moment
-from horae.web.pictures.saying import ways
+from horae.web.pictures.schedule_text import ways
 from horae.web.pictures.trace import Trace, trace_of
 from horae.web.pictures.yearmap import YearMap, year_map
-from horae.web.rendering import address, render
 from horae.web.site import Visit
 
 LONGEST = 4_000
@@ -54,14 +54,14 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """One of the next starts. `wait` is how long after the one before."""
+class PreviewStart:
+    """One of the next starts. `wait` is the seconds since the start before."""
 
     number: int
     nominal: str
     chosen: str | None
     local: str
-    """`Mon 2026-03-30 09:00 +02:00`; what follows are its parts, and its place on a day of 240 points."""
+    """Such as `Mon 2026-03-30 09:00 +02:00`. The next fields are its parts, and its place on a day of 240 points."""
     nominal_local: str
     weekday: str
     date: str
@@ -85,17 +85,17 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A preview laid out for the page."""
+class PreviewView:
+    """A preview as the template shows it."""
 
     preview: Preview
-    starts: tuple[Start, ...]
+    starts: tuple[PreviewStart, ...]
     effects: tuple[Effect, ...]
     year: YearMap | None
     years: tuple[tuple[str, str], ...]
     trace: Trace | None
     ways: tuple[tuple[str, str], ...] = ()
-    """How to write it elsewhere, where it is a schedule by itself."""
+    """The schedule's other notations, such as SQL, each with its name; empty for a krontab."""
 
 
 _EFFECTS = {
@@ -113,23 +113,23 @@ def effect_text(effect: Mapping[str, Any]) -> str:
 
 
 def parts_of(local: str) -> tuple[str, str, str, str]:
-    """Weekday, date, clock and offset of a local time."""
+    """Returns weekday, date, clock and offset of a local time."""
     weekday, date, clock, offset = local.split(" ")
     return weekday, date, clock, offset
 
 
 def day_place(local: str) -> float:
-    """How far into its day it is, on a line of 240 points; the mark is drawn around it."""
+    """Returns the left edge of a local time's mark on a line of 240 points for the day."""
     clock = parts_of(local)[2].split(":")
     seconds = sum(int(part) * size for part, size in zip(clock, (3_600, 60, 1), strict=False))
     return round(min(max(seconds / 360 - 1.5, 0.0), 237.0), 2)
 
 
-def laid_out(preview: Preview, fields: Mapping[str, str]) -> Shown:
-    """The next starts with what clock changes do to them, the year, the trace."""
+def preview_view(preview: Preview, fields: Mapping[str, str]) -> PreviewView:
+    """Prepares a preview for the template: the next starts with the effects of clock changes, the year, the trace."""
     effects = [Effect(each["at"], each["kind"], effect_text(each)) for each in preview.daylight_effects]
     pending = sorted(effects, key=lambda each: each.at)
-    starts: list[Start] = []
+    starts: list[PreviewStart] = []
     before: datetime | None = moment(preview.start)
     traced = preview.trace.get("nominal_time") if preview.trace else None
     for number, each in enumerate(preview.occurrences, start=1):
@@ -139,7 +139,7 @@ def laid_out(preview: Preview, fields: Mapping[str, str]) -> Shown:
         while pending and pending[0].at <= each["nominal"]:
             touching.append(pending.pop(0).text)
         starts.append(
-            Start(
+            PreviewStart(
                 number,
                 each["nominal"],
                 each["chosen"],
@@ -164,7 +164,7 @@ def laid_out(preview: Preview, fields: Mapping[str, str]) -> Shown:
             (str(year), address("/explore", **_others(fields, year=str(year))) + "#year")
             for year in range(max(2, calendar.year - 1), min(9998, calendar.year + 1) + 1)
         )
-    return Shown(
+    return PreviewView(
         preview,
         tuple(starts),
         tuple(effects),
@@ -191,7 +191,7 @@ async def page(visit: Visit, request: Request) -> Response:
     shown, fault = None, None
     if fields["text"].strip():
         try:
-            shown = laid_out(await _previewed(visit, fields), fields)
+            shown = preview_view(await _previewed(visit, fields), fields)
         except InvalidInput as error:
             fault = fault_of(error, fields["text"])
     return render(
@@ -211,25 +211,25 @@ async def page(visit: Visit, request: Request) -> Response:
 
 
 async def _previewed(visit: Visit, fields: Mapping[str, str]) -> Preview:
-    """With this year's calendar, and the trace of the slot that was picked; of the next one, where a window has it
-    decided."""
+    """Requests the preview, with this year's calendar if no year was chosen, and the trace of the chosen slot, or, for
+    a schedule with a window, of the next slot."""
     given = dict(fields)
     timezone = given["timezone"].strip() or "UTC"
     if lines_of(given["text"]) > 1:
-        # A whole file: its starts are told together, but a year and a trace are of one job.
+        # Several lines are a krontab. Its starts are shown together, but a calendar and a trace are of one job.
         given |= {"year": "", "at": ""}
     elif not given["year"].strip():
         given["year"] = str(_year_at(await visit.desk.service.now(), timezone))
-    found = await visit.desk.preview(question(AskPreview, given, count=COUNT, timezone=timezone))
+    found = await visit.desk.preview(read_form_request(PreviewSchedule, given, count=COUNT, timezone=timezone))
     if found.trace is not None or found.calendar is None or not found.windowed or not found.occurrences:
         return found
     given |= {"year": "", "at": found.occurrences[0]["nominal"]}
-    traced = await visit.desk.preview(question(AskPreview, given, count=1, timezone=timezone))
+    traced = await visit.desk.preview(read_form_request(PreviewSchedule, given, count=1, timezone=timezone))
     return msgspec.structs.replace(found, trace=traced.trace)
 
 
 def lines_of(text: str) -> int:
-    """How many lines say something."""
+    """Returns the number of lines that are neither empty nor comments."""
     return sum(1 for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
 
 

@@ -1,4 +1,4 @@
-"""Jobs: found, sorted, paged through; their latest outcomes, and what can be done to them."""
+"""The list of jobs: search, filters, sorting and paging; each job's latest outcomes and actions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from horae.api.requests import ListJobs
+from horae.api.responses.job_responses import Job
 from horae.core.access import Privilege, holds
-from horae.core.lifecycle import JobState
-from horae.desk.asking import ListJobs
-from horae.desk.shapes import Job
+from horae.core.run.lifecycle import JobState
 from horae.errors import InvalidInput
-from horae.web.forms import question
+from horae.web.forms import read_form_request
+from horae.web.page_renderer import address, render
 from horae.web.pictures.strip import LONGEST, Strip, strip
-from horae.web.rendering import address, render
 from horae.web.site import Visit
-from horae.web.wording import label
+from horae.web.words import label
 
 PAGE_SIZE = 25
 SIZES = (25, 50, 100)
@@ -30,15 +30,15 @@ COLUMNS = (
     ("state", "State"),
     ("owner", "Owner"),
 )
-"""What a column is sorted by, and its title. Empty: it cannot be."""
+"""Each column's sort key and title. An empty key means that the column cannot be sorted."""
 _FILTERS = ("search", "state", "tag", "owner")
 _RIGHTS = (("alter", Privilege.ALTER_JOB), ("drop", Privilege.DROP_JOB), ("execute", Privilege.EXECUTE_JOB))
 _NEWEST_FIRST = frozenset({"last_run", "updated_at"})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """`url` None: not sortable. `sorted`: ascending, descending or empty."""
+class SortColumn:
+    """A column's header. `url` sorts by it, None if it cannot; `sorted` is ascending, descending or empty."""
 
     title: str
     url: str | None
@@ -46,8 +46,8 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """`may`: what whoever looks may do with it, of alter, drop, execute and move."""
+class JobRowView:
+    """A job in the list. `may` has the actions that the visitor may do, of alter, drop, execute and move."""
 
     job: Job
     strip: Strip | None
@@ -59,7 +59,7 @@ async def page(visit: Visit, request: Request) -> Response:
     filters = {name: given.get(name, "").strip() for name in _FILTERS}
     values: dict[str, Any] = {"filters": filters, "states": STATES, "is_filtered": any(filters.values()), "fault": None}
     try:
-        asked = question(ListJobs, {"limit": str(PAGE_SIZE), **given}, outcomes=LONGEST)
+        asked = read_form_request(ListJobs, {"limit": str(PAGE_SIZE), **given}, outcomes=LONGEST)
         found = await visit.desk.list_jobs(asked)
     except InvalidInput as error:
         values |= {"rows": [], "columns": [], "total": 0, "newer": None, "older": None, "note": "", "fault": error}
@@ -67,7 +67,7 @@ async def page(visit: Visit, request: Request) -> Response:
         return render("jobs.html", visit, request, status=400, **values)
     here = {**filters, "sort": asked.sort, "descending": asked.descending, "limit": asked.limit}
     first, last = asked.offset + 1, asked.offset + len(found.jobs)
-    rows = [Row(job, strip(job.outcomes or []), may_do(visit, job)) for job in found.jobs]
+    rows = [JobRowView(job, strip(job.outcomes or []), may_do(visit, job)) for job in found.jobs]
     values |= {
         "asked": asked,
         "rows": rows,
@@ -85,17 +85,17 @@ async def page(visit: Visit, request: Request) -> Response:
 
 def may_do(visit: Visit, job: Job) -> tuple[str, ...]:
     may = [word for word, right in _RIGHTS if holds(visit.who, right, job.name, owner=job.owner)]
-    # To say when a job runs is to run it.
+    # Moving a run needs both rights, since deciding when a job runs amounts to running it.
     return (*may, "move") if {"alter", "execute"} <= set(may) else tuple(may)
 
 
-def _column(name: str, title: str, asked: ListJobs, here: dict[str, Any]) -> Column:
+def _column(name: str, title: str, asked: ListJobs, here: dict[str, Any]) -> SortColumn:
     if not name:
-        return Column(title, None, "")
+        return SortColumn(title, None, "")
     is_sorted = asked.sort == name
     descending = not asked.descending if is_sorted else name in _NEWEST_FIRST
     url = address("/jobs", **{**here, "sort": name, "descending": descending})
-    return Column(title, url, ("descending" if asked.descending else "ascending") if is_sorted else "")
+    return SortColumn(title, url, ("descending" if asked.descending else "ascending") if is_sorted else "")
 
 
 PAGES = (("/jobs", "jobs", page),)

@@ -1,6 +1,6 @@
-"""The door: a name and a password become a session, whose secret is in a cookie that no script can read.
+"""The login page: a name and a password begin a session, whose secret is in a cookie that scripts cannot read.
 
-What was wrong is never said: whether there is such a user is nobody's business who cannot sign in as one.
+The error never says what was wrong, so that it does not reveal which users exist.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from horae.errors import InvalidInput, LoginFailed
-from horae.web.entering import end_session, keep_session, session_of
 from horae.web.forms import form_of, safe_next
-from horae.web.rendering import render
+from horae.web.http.authentication import delete_session_cookie, session_secret, set_session_cookie
+from horae.web.page_renderer import render
 from horae.web.site import Site, Visit
 
 REFUSED = "That name and password do not go together, or the account is closed."
@@ -19,7 +19,7 @@ _LONGEST = 1_024
 
 
 async def page(visit: Visit | None, request: Request) -> Response:
-    """The form. Whoever is in already goes on at once."""
+    """Answers with the form, or redirects a visitor who is signed in already."""
     target = safe_next(request.query_params.get("next"))
     if visit is not None:
         return RedirectResponse(target, 303)
@@ -27,7 +27,7 @@ async def page(visit: Visit | None, request: Request) -> Response:
 
 
 async def sign_in(site: Site, request: Request) -> Response:
-    """Answers the form: a session and the way on, or the form again. Raises RateLimited, which the server tells."""
+    """Handles the form: begins a session and redirects, or answers with the form again. Raises RateLimited."""
     given = await form_of(request)
     target = safe_next(given.get("next"))
     name, password = given.get("name", "").strip(), given.get("password", "")
@@ -38,17 +38,17 @@ async def sign_in(site: Site, request: Request) -> Response:
     except (LoginFailed, InvalidInput):
         return render("login.html", None, request, status=401, next=target, name=name[:255], fault=REFUSED)
     answer = RedirectResponse(target, 303, {"cache-control": "no-store"})
-    keep_session(answer, signed, site)
+    set_session_cookie(answer, signed, site)
     return answer
 
 
 async def sign_out(site: Site, request: Request) -> Response:
-    """Ends the session, here and in the browser."""
-    secret = session_of(request, site)
+    """Ends the session, deletes its cookie, and redirects to the login page."""
+    secret = session_secret(request, site)
     if secret is not None:
         await site.porter.sign_out(secret)
     answer = RedirectResponse("/login", 303, {"cache-control": "no-store"})
-    end_session(answer, site)
+    delete_session_cookie(answer, site)
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Nodes: the processes that run jobs, whether they live, and how full they are."""
+"""The page of nodes: state, load and handlers of each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.desk.asking import Nothing
-from horae.desk.sights import Node, Nodes
+from horae.api.requests import EmptyRequest
+from horae.api.responses.catalog_responses import Node, Nodes
+from horae.web.page_renderer import render
 from horae.web.pictures.letters import pretty
 from horae.web.pictures.moments import seconds_between
-from horae.web.rendering import render
 from horae.web.site import Visit
 
 MOST_HANDLERS = 12
@@ -20,8 +20,8 @@ _TOLD = frozenset({"host", "process", "pid", "version", "slots", "handlers"})
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One node. `silence` is how long ago its last heartbeat was, in seconds."""
+class NodeView:
+    """One node. `silence` is the seconds since its last heartbeat, `age` those since its start."""
 
     node: Node
     title: str
@@ -33,9 +33,9 @@ class Shown:
     is_full: bool
 
 
-def shown_node(node: Node, now: str) -> Shown:
+def shown_node(node: Node, now: str) -> NodeView:
     rest = {name: value for name, value in node.details.items() if name not in _TOLD}
-    return Shown(
+    return NodeView(
         node,
         node.name or "anonymous node",
         seconds_between(node.heartbeat_at, now),
@@ -47,15 +47,15 @@ def shown_node(node: Node, now: str) -> Shown:
     )
 
 
-def in_order(nodes: Nodes) -> list[Shown]:
-    """The living first, then by name."""
+def node_views(nodes: Nodes) -> list[NodeView]:
+    """Returns the nodes, live ones first, then by name."""
     ordered = sorted(nodes.nodes, key=lambda each: (_ORDER.get(each.state, 1), each.name or "\uffff", each.node))
     return [shown_node(each, nodes.now) for each in ordered]
 
 
 async def page(visit: Visit, request: Request) -> Response:
-    found = await visit.desk.nodes(Nothing())
-    nodes = in_order(found)
+    found = await visit.desk.nodes(EmptyRequest())
+    nodes = node_views(found)
     alive = [each for each in found.nodes if each.state == "ALIVE"]
     return render(
         "nodes.html",

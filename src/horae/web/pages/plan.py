@@ -1,4 +1,4 @@
-"""Plan and apply: a job file is pasted, what it would change is shown, and exactly that is done."""
+"""The plan page: shows what a pasted job file would change, and applies exactly that plan."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.control.planned import CHANGED, CREATED, REMOVED
-from horae.control.plantext import none_told
-from horae.control.telling import told_changes
-from horae.core.jobtable import check_job_file
-from horae.desk import asking, plans
-from horae.desk.said import Exported
+from horae.api import requests
+from horae.api.responses import plan_responses
+from horae.api.responses.version_responses import Exported
 from horae.errors import HoraeError, InvalidInput, InvalidJobFile, PlanMoved
+from horae.formats.toml.job_file import check_job_file
+from horae.services.plan.differences import describe_changes
+from horae.services.plan.plan_text import describe_no_occurrences
+from horae.services.plan.records import CHANGED, CREATED, REMOVED
 from horae.web import forms
-from horae.web.departure import while_connected
-from horae.web.pages.versions import Part
+from horae.web.connections.disconnect import while_connected
+from horae.web.http.problems import status_of
+from horae.web.page_renderer import render
+from horae.web.pages.versions import DiffPart
 from horae.web.pictures.letters import readable
 from horae.web.pictures.moments import moment
 from horae.web.pictures.plan import FileFault, LoadPicture, file_fault, load_picture
-from horae.web.problems import status_of
-from horae.web.rendering import render
 from horae.web.site import Visit
 
 POLICIES = (
@@ -35,10 +36,10 @@ POLICIES = (
 )
 HORIZON = "7d"
 MOST_JOBS = 100
-"""Jobs that are shown with all that changes of them."""
+"""How many jobs are shown with their changes."""
 MOST_OPEN = 8
 MOST_FAULTS = 20
-MOST_OWED = 20
+MOST_CATCH_UPS = 20
 FEW = 3
 _LONGEST_VALUE = 4_000
 _LONGEST_REASON = 4_000
@@ -56,8 +57,8 @@ python = "shop.reports:daily"
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """What the form says."""
+class PlanForm:
+    """The fields of the form."""
 
     text: str = ""
     policy: str = ""
@@ -66,8 +67,8 @@ class Typed:
     reason: str = ""
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Typed:
-        # Browsers end the lines of a text area as mail does.
+    def of(cls, given: Mapping[str, str]) -> PlanForm:
+        # Browsers send the lines of a text area with CRLF.
         text = given.get("definitions", "").replace("\r\n", "\n").replace("\r", "\n")
         return cls(
             text,
@@ -85,61 +86,61 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The first occurrences of one kind; `more` are not shown."""
+class OccurrenceGroup:
+    """The first occurrences of one kind of change; `more` further ones are not shown."""
 
     sign: str
     tone: str
     word: str
     count: int
-    first: tuple[plans.Occurrence, ...]
+    first: tuple[plan_responses.Occurrence, ...]
     more: int
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One job that would change. `about` is what is to be said of it beside its name."""
+class JobChangeView:
+    """One job that would change. `about` has the remarks beside its name."""
 
-    job: plans.JobChange
+    job: plan_responses.JobChange
     sign: str
     tone: str
     word: str
     about: tuple[str, ...]
-    parts: tuple[Part, ...]
-    groups: tuple[Group, ...]
+    parts: tuple[DiffPart, ...]
+    groups: tuple[OccurrenceGroup, ...]
     kept: int | None
     none: str | None
-    """What is said where it has no start in the time that was looked at, on neither side."""
+    """The text for a job without any start within the horizon, before and after the change."""
     is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A plan laid out. `more`: so many jobs besides those in `changes`."""
+class PlanView:
+    """A plan as the template shows it. `more` is the number of jobs that are not in `changes`."""
 
-    plan: plans.Plan
-    changes: tuple[Change, ...]
+    plan: plan_responses.Plan
+    changes: tuple[JobChangeView, ...]
     more: int
     load: LoadPicture | None
     summary: str
 
     @property
     def may_apply(self) -> bool:
-        """What somebody has no right to do is an error of their plan."""
+        """Whether the plan can be applied. A missing right is an error in the plan, so it counts too."""
         return self.plan.has_changes and self.plan.is_possible
 
 
-def shown_plan(plan: plans.Plan) -> Shown:
+def shown_plan(plan: plan_responses.Plan) -> PlanView:
     changes = tuple(
         shown_change(each, plan, is_open=number < MOST_OPEN) for number, each in enumerate(plan.jobs[:MOST_JOBS])
     )
     now = moment(plan.now)
     assert now is not None
     load = load_picture(plan.load, now) if plan.has_changes else None
-    return Shown(plan, changes, len(plan.jobs) - len(changes), load, _summary(plan))
+    return PlanView(plan, changes, len(plan.jobs) - len(changes), load, _summary(plan))
 
 
-def _summary(plan: plans.Plan) -> str:
+def _summary(plan: plan_responses.Plan) -> str:
     if not plan.has_changes:
         return "Nothing to do: the catalog says this already"
     counts = ((plan.created, "to create"), (plan.changed, "to change"), (plan.removed, "to remove"))
@@ -149,26 +150,26 @@ def _summary(plan: plans.Plan) -> str:
     return ", ".join(told)
 
 
-def shown_change(job: plans.JobChange, plan: plans.Plan, *, is_open: bool = True) -> Change:
+def shown_change(job: plan_responses.JobChange, plan: plan_responses.Plan, *, is_open: bool = True) -> JobChangeView:
     sign, tone, word = _SIGNS[job.change]
     seen = job.occurrences
     groups = () if seen is None else tuple(each for each in _groups(seen) if each.count)
     parts = tuple(
-        Part(
+        DiffPart(
             readable(each.path, 1_000),
             None if each.said_before is None else readable(each.said_before, _LONGEST_VALUE),
             None if each.said_after is None else readable(each.said_after, _LONGEST_VALUE),
         )
-        for each in told_changes(job.changes)
+        for each in describe_changes(job.changes)
     )
     kept = None if seen is None else seen.kept
     none = None
     if seen is not None and not groups and not kept and job.schedule is not None:
-        none = none_told(msgspec.to_builtins(job), {"now": plan.now})
-    return Change(job, sign, tone, word, _about(job, plan.policy), parts, groups, kept, none, is_open)
+        none = describe_no_occurrences(msgspec.to_builtins(job), {"now": plan.now})
+    return JobChangeView(job, sign, tone, word, _about(job, plan.policy), parts, groups, kept, none, is_open)
 
 
-def _about(job: plans.JobChange, asked: str | None) -> tuple[str, ...]:
+def _about(job: plan_responses.JobChange, asked: str | None) -> tuple[str, ...]:
     found = []
     if job.change != CHANGED and job.schedule is not None:
         found.append(readable(job.schedule, 300))
@@ -184,14 +185,14 @@ def _about(job: plans.JobChange, asked: str | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _groups(seen: plans.Occurrences) -> tuple[Group, ...]:
+def _groups(seen: plan_responses.Occurrences) -> tuple[OccurrenceGroup, ...]:
     kinds = (
         (CREATED, "added", seen.added, seen.first_added),
         (REMOVED, "removed", seen.removed, seen.first_removed),
         (CHANGED, "moved", seen.moved, seen.first_moved),
     )
     return tuple(
-        Group(*_SIGNS[kind][:2], word, count, tuple(first[:FEW]), max(0, count - min(len(first), FEW)))
+        OccurrenceGroup(*_SIGNS[kind][:2], word, count, tuple(first[:FEW]), max(0, count - min(len(first), FEW)))
         for kind, word, count, first in kinds
     )
 
@@ -200,62 +201,62 @@ def _groups(seen: plans.Occurrences) -> tuple[Group, ...]:
 
 
 async def page(visit: Visit, request: Request) -> Response:
-    """The form; `start` fills it with what the catalog says now."""
+    """Answers with the form. The parameter `start` fills it with the catalog's current definitions."""
     if not request.query_params.get("start"):
-        return await _rendered(visit, request, Typed())
+        return await _render(visit, request, PlanForm())
     namespace = request.query_params.get("namespace", "").strip()
     try:
-        asked = forms.question(asking.ExportJobs, {"namespace": namespace}, format="toml")
+        asked = forms.read_form_request(requests.ExportJobs, {"namespace": namespace}, format="toml")
         found = await visit.desk.export(asked)
     except HoraeError as error:
         names = str(error.details.get("namespaces") or "")
         choices = tuple(each for each in names.split(", ") if each)
-        return await _rendered(visit, request, Typed(), fault=None if choices else error, namespaces=choices)
+        return await _render(visit, request, PlanForm(), fault=None if choices else error, namespaces=choices)
     if len(found.text.encode()) > visit.site.limits.body // 2:
         too_long = InvalidInput(
             "What the catalog says is more than a form takes",
             hint="Use horae export, horae plan and horae apply instead.",
         )
-        return await _rendered(visit, request, Typed(), fault=too_long)
-    return await _rendered(visit, request, Typed(found.text), exported=found)
+        return await _render(visit, request, PlanForm(), fault=too_long)
+    return await _render(visit, request, PlanForm(found.text), exported=found)
 
 
 async def answer(visit: Visit, request: Request) -> Response:
-    """The form sent: the plan of its text, or, where a plan is named, that plan done."""
+    """Handles the form: shows the plan of its text, or applies the plan that it names."""
     given = await forms.form_of(request)
-    typed = Typed.of(given)
+    typed = PlanForm.of(given)
     fault: HoraeError | None = None
     if given.get("do") == "apply":
         try:
-            return await _applied(visit, request, typed, given.get("plan", ""))
+            return await _apply(visit, request, typed, given.get("plan", ""))
         except HoraeError as error:
             fault = error
     try:
-        asked = forms.question(asking.PlanChanges, {}, **typed.options())
+        asked = forms.read_form_request(requests.PlanChanges, {}, **typed.options())
         shown = shown_plan(await while_connected(request, visit.desk.plan(asked)))
     except HoraeError as error:
-        return await _rendered(visit, request, typed, fault=fault or error)
-    return await _rendered(visit, request, typed, fault=fault, shown=shown)
+        return await _render(visit, request, typed, fault=fault or error)
+    return await _render(visit, request, typed, fault=fault, shown=shown)
 
 
-async def _applied(visit: Visit, request: Request, typed: Typed, plan: str) -> Response:
+async def _apply(visit: Visit, request: Request, typed: PlanForm, plan: str) -> Response:
     if not plan:
         raise InvalidInput("It is not said which plan to apply", hint="Show the plan, and apply that.")
     more = {"reason": typed.reason} if typed.reason else {}
-    asked = forms.question(asking.ApplyChanges, {}, plan=plan, **more, **typed.options())
+    asked = forms.read_form_request(requests.ApplyChanges, {}, plan=plan, **more, **typed.options())
     done = await visit.desk.apply(asked)
     request.scope["state"][forms.CHANGED] = True
     jobs = tuple((each, *_SIGNS[each.change]) for each in done.jobs)
     return render("applied.html", visit, request, done=done, jobs=jobs[:MOST_JOBS], more=max(0, len(jobs) - MOST_JOBS))
 
 
-async def _rendered(
+async def _render(
     visit: Visit,
     request: Request,
-    typed: Typed,
+    typed: PlanForm,
     *,
     fault: HoraeError | None = None,
-    shown: Shown | None = None,
+    shown: PlanView | None = None,
     exported: Exported | None = None,
     namespaces: tuple[str, ...] = (),
 ) -> Response:
@@ -274,7 +275,7 @@ async def _rendered(
         namespaces=namespaces,
         policies=POLICIES,
         example=EXAMPLE,
-        most_owed=MOST_OWED,
+        most_owed=MOST_CATCH_UPS,
     )
 
 
@@ -283,12 +284,12 @@ async def _faults(visit: Visit, fault: InvalidJobFile, text: str) -> tuple[FileF
         async with visit.desk.turn() as calculate:
             return await calculate(faults_of, fault, text)
     except HoraeError:
-        # The others are too much to look for: the first is known.
+        # The search for further faults took too long or was refused, so only the first is shown.
         return (file_fault(fault, text),)
 
 
 def faults_of(fault: HoraeError, text: str) -> tuple[FileFault, ...]:
-    """Everything that is wrong with the text, not only what was met first."""
+    """Returns all faults of the text, at most `MOST_FAULTS`, not only the one that was raised first."""
     if not isinstance(fault, InvalidJobFile):
         return ()
     _, found = check_job_file(text, file=fault.file)

@@ -1,4 +1,4 @@
-"""One run: when its tasks and attempts went, what they printed, returned and raised, and what can be done about it."""
+"""One run's page: its tasks and attempts with their times, output, results and errors, and its actions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from datetime import UTC, datetime
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.desk.asking import OfAttempt, ThatRun
-from horae.desk.shapes import Output, Report, Task, WholeRun
+from horae.api.requests import AttemptOutputRequest, RunRequest
+from horae.api.responses.job_responses import Output, Report, Task, WholeRun
 from horae.errors import NotFound
+from horae.web.page_renderer import render
 from horae.web.pages.runs import origin_text, repeats_error, waits_text
 from horae.web.pictures.gantt import chart
 from horae.web.pictures.letters import pretty, readable
 from horae.web.pictures.moments import moment, seconds_between
-from horae.web.rendering import render
 from horae.web.site import Visit
-from horae.web.wording import tone
+from horae.web.words import tone
 
 OUTPUT_SHOWN = 16_000
-"""Letters of output that come with the page itself; the rest is fetched when it is wanted."""
+"""Characters of output in the page itself. A script fetches the rest on request."""
 _ERROR_SHOWN = 12_000
 _EVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """An attempt as a line of the table below the picture."""
+class AttemptView:
+    """An attempt as a row of the table below the chart."""
 
     attempt_id: str
     task: str
@@ -47,8 +47,8 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A task that has something to tell besides its attempts."""
+class TaskResult:
+    """A task with a result, a reason or a canceller, which its attempts do not show."""
 
     task: str
     state: str
@@ -57,10 +57,10 @@ class Outcome:
     cancelled_by: str | None
 
 
-def tries(report: Report, now: str) -> tuple[Try, ...]:
-    """Every attempt, in the order of the tasks; one that has not ended counts up to `now`."""
+def attempt_views(report: Report, now: str) -> tuple[AttemptView, ...]:
+    """Returns every attempt in the order of the tasks. The duration of a running one is up to `now`."""
     return tuple(
-        Try(
+        AttemptView(
             each.attempt_id,
             task.name,
             each.number,
@@ -77,8 +77,9 @@ def tries(report: Report, now: str) -> tuple[Try, ...]:
     )
 
 
-def chosen_try(all_tries: Sequence[Try], wanted: str | None) -> Try | None:
-    """Whose output is shown: what was asked for; else what runs, else what went wrong last, else what ended last."""
+def chosen_attempt(all_tries: Sequence[AttemptView], wanted: str | None) -> AttemptView | None:
+    """Returns the attempt whose output is shown: the wanted one, else the latest running one, else the latest failed
+    one, else the one that ended last."""
     for each in all_tries:
         if each.attempt_id == wanted:
             return each
@@ -89,9 +90,9 @@ def chosen_try(all_tries: Sequence[Try], wanted: str | None) -> Try | None:
     return max(all_tries, key=lambda each: moment(each.ended_at) or _EVER, default=None)
 
 
-def outcomes(tasks: Sequence[Task]) -> tuple[Outcome, ...]:
+def outcomes(tasks: Sequence[Task]) -> tuple[TaskResult, ...]:
     return tuple(
-        Outcome(
+        TaskResult(
             task.name,
             task.state,
             None if task.result is None else pretty(task.result),
@@ -104,12 +105,12 @@ def outcomes(tasks: Sequence[Task]) -> tuple[Outcome, ...]:
 
 
 def _has_error(task: Task) -> bool:
-    """Whether its last attempt says why it failed: then its reason is the same."""
+    """Whether the last attempt has an error, which the task's reason then only repeats."""
     return bool(task.attempts and task.attempts[-1].error)
 
 
 def tail(output: Output | None) -> tuple[str, bool]:
-    """The end of what was printed, and whether something before it was left out."""
+    """Returns the end of the output, and whether something before it was left out."""
     if output is None:
         return "", False
     text = readable(output.text, len(output.text) * 8 + 1)
@@ -120,10 +121,10 @@ def tail(output: Output | None) -> tuple[str, bool]:
 
 
 async def page(visit: Visit, request: Request) -> Response:
-    whole: WholeRun = await visit.desk.get_run(ThatRun(run_id=request.path_params["run_id"]))
+    whole: WholeRun = await visit.desk.get_run(RunRequest(run_id=request.path_params["run_id"]))
     now = await visit.desk.service.now()
-    all_tries = tries(whole.report, now.isoformat())
-    shown = chosen_try(all_tries, request.query_params.get("attempt"))
+    all_tries = attempt_views(whole.report, now.isoformat())
+    shown = chosen_attempt(all_tries, request.query_params.get("attempt"))
     output = await _output(visit, shown)
     text, is_cut = tail(output)
     run = whole.run
@@ -140,7 +141,7 @@ async def page(visit: Visit, request: Request) -> Response:
         origin=origin_text(run.origin, is_recovery=run.is_recovery),
         lag=whole.report.lag_seconds,
         duration=run.duration_seconds,
-        # The notice of the error says the same, at length.
+        # The page shows the error in full, so a reason that repeats it is left out.
         reason="" if error and repeats_error(run) else readable(run.reason or "", 4_000),
         summary=readable(whole.report.summary, 4_000),
         replay_reason=readable(run.replay_reason or "", 4_000),
@@ -160,20 +161,20 @@ async def page(visit: Visit, request: Request) -> Response:
 
 
 def covers(whole: WholeRun) -> tuple[str | None, str | None] | None:
-    """The stretch that a compressed run stands for, where it stands for more than its own slot."""
+    """Returns the first and last slot that the run covers; None if only its own."""
     since, until = moment(whole.run.covers_from), moment(whole.run.covers_to)
     if since is None or until is None or since == until:
         return None
     return whole.run.covers_from, whole.run.covers_to
 
 
-async def _output(visit: Visit, shown: Try | None) -> Output | None:
+async def _output(visit: Visit, shown: AttemptView | None) -> Output | None:
     if shown is None:
         return None
     try:
-        return await visit.desk.attempt_output(OfAttempt(attempt_id=shown.attempt_id))
+        return await visit.desk.attempt_output(AttemptOutputRequest(attempt_id=shown.attempt_id))
     except NotFound:
-        # Output may be swept before its run is.
+        # Retention may delete output before its run.
         return None
 
 

@@ -1,4 +1,4 @@
-"""Runs: all of them, the newest first, by job, state, origin and time."""
+"""The list of runs, the newest first, filtered by job, state, origin and time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.core.attempt import one_line
-from horae.core.lifecycle import RunState
-from horae.desk.asking import ListRuns
-from horae.desk.shapes import Run
+from horae.api.requests import ListRuns
+from horae.api.responses.job_responses import Run
+from horae.core.run.attempt import one_line
+from horae.core.run.lifecycle import RunState
 from horae.errors import InvalidInput
-from horae.web.forms import form_time, question
+from horae.web.forms import form_time, read_form_request
+from horae.web.page_renderer import address, render
 from horae.web.pictures.letters import readable
 from horae.web.pictures.moments import seconds_between
-from horae.web.rendering import address, render
 from horae.web.site import Visit
-from horae.web.wording import label, plural, tone, utc_text
+from horae.web.words import label, plural, tone, utc_text
 
 PAGE_SIZE = 50
 _FAILURES = f"{RunState.FAILED},{RunState.FAILED_STALE},{RunState.COMPLETED_WITH_ERRORS}"
@@ -41,20 +41,19 @@ _FILTERS = ("job", "state", "origin", "since", "until")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A run as a line of the list. `lag` is how long after its chosen time it began."""
+class RunRowView:
+    """A run as a row of the list. `lag` is the seconds from its chosen time to its start."""
 
     run: Run
     origin: str
     lag: float | None
     remark: str
-    """The one thing worth knowing about how it went, or what it waits for: of a run that went well in the end, not
-    what went wrong before."""
+    """Why the run failed, or what it waits for, or its reason. A run that completed does not show earlier errors."""
 
 
-def row_of(run: Run) -> Row:
+def row_of(run: Run) -> RunRowView:
     lag = seconds_between(run.chosen_time, run.started_at)
-    return Row(run, origin_text(run.origin, is_recovery=run.is_recovery), lag, remark_of(run))
+    return RunRowView(run, origin_text(run.origin, is_recovery=run.is_recovery), lag, remark_of(run))
 
 
 def origin_text(origin: str, *, is_recovery: bool = False) -> str:
@@ -72,12 +71,12 @@ def remark_of(run: Run) -> str:
 
 
 def repeats_error(run: Run) -> bool:
-    """Whether the run's reason is its error, on one line."""
+    """Whether the run's reason begins with its error, on one line."""
     return bool(run.reason and run.error and run.reason.startswith(one_line(run.error)))
 
 
 def waits_text(run: Run) -> str:
-    """What a run waits for, with what exactly."""
+    """Returns what a run waits for, with its detail."""
     detail = f": {run.waiting_detail}" if run.waiting_detail else ""
     return readable(f"waits for {(run.waiting_for or '').replace('_', ' ')}{detail}", 2_000)
 
@@ -88,7 +87,7 @@ def first_line(text: str, longest: int = 160) -> str:
 
 
 def field_time(text: str) -> str:
-    """A time as a browser's field takes it, in UTC; nothing where it is none."""
+    """Returns a time in the format of browsers' fields, in UTC; empty if `text` is not a time."""
     try:
         return form_time(text, "time").astimezone(UTC).strftime("%Y-%m-%dT%H:%M") if text else ""
     except InvalidInput:
@@ -101,7 +100,7 @@ async def page(visit: Visit, request: Request) -> Response:
     values: dict[str, Any] = {"filters": filters, "states": STATES, "origins": ORIGINS, "fault": None}
     values["whens"] = {name: field_time(filters[name]) for name in ("since", "until")}
     try:
-        asked = question(ListRuns, given, limit=PAGE_SIZE)
+        asked = read_form_request(ListRuns, given, limit=PAGE_SIZE)
         found = await visit.desk.list_runs(asked)
     except InvalidInput as error:
         values |= {"rows": (), "older": None, "newest": None, "is_first": True, "fault": error}

@@ -1,4 +1,4 @@
-"""Settings: what ALTER SYSTEM has set for all nodes, what it could set, and what this server is."""
+"""The settings page: the settings of ALTER SYSTEM for all nodes, and facts about this server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.desk.asking import Nothing
-from horae.desk.sights import Setting, Settings
+from horae.api.requests import EmptyRequest
+from horae.api.responses.catalog_responses import Setting, Settings
+from horae.web.page_renderer import render
 from horae.web.pictures.letters import readable
-from horae.web.rendering import render
 from horae.web.site import Visit
 
 _STORES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "postgresql": "PostgreSQL"}
@@ -25,18 +25,18 @@ _SIGN_IN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SettingView:
     name: str
     short: str
-    """Without `scheduler.`, which all of them begin with."""
+    """The name without its `scheduler.` prefix."""
     value: str
     default: str
     description: str
     is_set: bool
 
 
-def shown_setting(setting: Setting) -> Shown:
-    return Shown(
+def shown_setting(setting: Setting) -> SettingView:
+    return SettingView(
         setting.name,
         setting.name.removeprefix("scheduler."),
         value_text(setting.value),
@@ -47,7 +47,7 @@ def shown_setting(setting: Setting) -> Shown:
 
 
 def value_text(value: Any) -> str:
-    """A value as it is typed: text as it is, everything else as JSON."""
+    """Returns a value as a user would type it: text unchanged, other values as JSON, empty for None."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -56,9 +56,9 @@ def value_text(value: Any) -> str:
 
 
 def about(visit: Visit) -> list[tuple[str, str]]:
-    """What this server is, in pairs."""
+    """Returns names and values of facts about this server."""
     site, node = visit.site, visit.site.node()
-    # Which database it is makes no difference to anything but this line.
+    # Only this line needs the database's name, so the store's interface has no member for it.
     dialect = str(getattr(getattr(visit.desk.service.store, "driver", None), "dialect", ""))
     pairs = [
         ("Store", _STORES.get(dialect, dialect)),
@@ -72,9 +72,9 @@ def about(visit: Visit) -> list[tuple[str, str]]:
 
 
 async def page(visit: Visit, request: Request) -> Response:
-    me = await visit.desk.me(Nothing())
-    # What would be refused is not asked: a refusal is written down.
-    found = await visit.desk.settings(Nothing()) if me.is_admin else Settings(settings=[])
+    me = await visit.desk.me(EmptyRequest())
+    # Not requested for other users, since it would be refused, and refusals go to the audit trail.
+    found = await visit.desk.settings(EmptyRequest()) if me.is_admin else Settings(settings=[])
     settings = [shown_setting(each) for each in found.settings]
     return render(
         "settings.html",

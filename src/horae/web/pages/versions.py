@@ -1,4 +1,4 @@
-"""What a job said: its versions, any two of them beside each other, and one with the way back to it."""
+"""A job's versions: the list, the diff of any two, and one version with a rollback to it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from horae.core.zone import zone
-from horae.desk import asking
-from horae.desk.said import Difference, WholeVersion
-from horae.desk.shapes import Coming
+from horae.api import requests
+from horae.api.responses.job_responses import Coming
+from horae.api.responses.version_responses import Difference, WholeVersion
+from horae.core.time.zone import zone
 from horae.errors import HoraeError
-from horae.web.forms import question
+from horae.web.forms import read_form_request
+from horae.web.page_renderer import render, versions_url
 from horae.web.pictures.letters import pretty, readable
 from horae.web.pictures.moments import moment
-from horae.web.rendering import render, versions_url
 from horae.web.site import Visit
 
 PAGE_SIZE = 25
@@ -29,8 +29,8 @@ _LONGEST = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One part that differs, with both values as text; None: it is not said there."""
+class DiffPart:
+    """One part that differs, with both values as text; None where a version does not have it."""
 
     path: str
     before: str | None
@@ -38,14 +38,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VersionComparison:
     old: int
     new: int
-    parts: tuple[Part, ...]
+    parts: tuple[DiffPart, ...]
 
 
-def part_of(each: Difference) -> Part:
-    return Part(
+def part_of(each: Difference) -> DiffPart:
+    return DiffPart(
         each.path,
         None if each.said_before is None else readable(each.said_before, _LONGEST),
         None if each.said_after is None else readable(each.said_after, _LONGEST),
@@ -55,21 +55,21 @@ def part_of(each: Difference) -> Part:
 async def page(visit: Visit, request: Request) -> Response:
     name = request.path_params["name"]
     given = request.query_params
-    job = await visit.desk.get_job(asking.Named(name=name))
+    job = await visit.desk.get_job(requests.NameRequest(name=name))
     fault: HoraeError | None = None
     compared = None
     asked: dict[str, Any] = {"name": name, "limit": PAGE_SIZE}
     try:
         found = await visit.desk.job_versions(
-            question(asking.JobVersions, {"before": given.get("before", "")}, **asked)
+            read_form_request(requests.JobVersions, {"before": given.get("before", "")}, **asked)
         )
     except HoraeError as error:
         fault = error
-        found = await visit.desk.job_versions(asking.JobVersions(name=name, limit=PAGE_SIZE))
+        found = await visit.desk.job_versions(requests.JobVersions(name=name, limit=PAGE_SIZE))
     if given.get("old", "").strip() or given.get("new", "").strip():
         try:
-            diff = await visit.desk.diff_versions(question(asking.DiffVersions, given, name=name))
-            compared = Compared(diff.old, diff.new, tuple(part_of(each) for each in diff.changes))
+            diff = await visit.desk.diff_versions(read_form_request(requests.DiffVersions, given, name=name))
+            compared = VersionComparison(diff.old, diff.new, tuple(part_of(each) for each in diff.changes))
         except HoraeError as error:
             fault = error
     newest = found.versions[0].version if found.versions else 1
@@ -91,9 +91,9 @@ async def page(visit: Visit, request: Request) -> Response:
 
 async def one(visit: Visit, request: Request) -> Response:
     name = request.path_params["name"]
-    asked = question(asking.JobVersion, {"version": request.path_params["version"]}, name=name)
+    asked = read_form_request(requests.JobVersion, {"version": request.path_params["version"]}, name=name)
     seen = await visit.desk.job_version(asked)
-    job = await visit.desk.get_job(asking.Named(name=name))
+    job = await visit.desk.get_job(requests.NameRequest(name=name))
     timezone = job.timezone or "UTC"
     return render(
         "version.html",
@@ -104,24 +104,25 @@ async def one(visit: Visit, request: Request) -> Response:
         may=frozenset(seen.may),
         is_present=seen.version == seen.present,
         parts=tuple(part_of(each) for each in seen.differs),
-        starts=beside(seen, timezone),
+        starts=start_pairs(seen, timezone),
         definitions=_definitions(seen),
         policies=POLICIES,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class VersionStart:
     at: str
     local: str
     is_same: bool
 
 
-def beside(seen: WholeVersion, timezone: str) -> list[tuple[Start | None, Start | None]]:
-    """The next starts as things are and after going back, side by side; on the job's own clocks too."""
+def start_pairs(seen: WholeVersion, timezone: str) -> list[tuple[VersionStart | None, VersionStart | None]]:
+    """Returns the next starts of the present version and of the other one, side by side, also in the job's time zone.
+    A side is None where it has fewer starts."""
     now, then = ([_start(each, timezone) for each in starts] for starts in (seen.coming, seen.coming_then))
     both = {at for at, _ in now} & {at for at, _ in then}
-    made = [[Start(at, local, is_same=at in both) for at, local in starts] for starts in (now, then)]
+    made = [[VersionStart(at, local, is_same=at in both) for at, local in starts] for starts in (now, then)]
     longest = max(len(now), len(then))
     return [
         (made[0][index] if index < len(now) else None, made[1][index] if index < len(then) else None)
@@ -137,7 +138,7 @@ def _start(each: Coming, timezone: str) -> tuple[str, str]:
 
 
 def _definitions(seen: WholeVersion) -> list[tuple[str, str, str]]:
-    """Id, title and text of each form in which the version can be said."""
+    """Returns id, title and text of each format that can express the version."""
     forms = (("sql", "SQL", seen.sql), ("toml", "TOML", seen.toml), ("krontab", "krontab", seen.krontab))
     said = [(f"definition-{key}", title, text) for key, title, text in forms if text is not None]
     return [*said, ("definition-json", "JSON", pretty(seen.definition))]

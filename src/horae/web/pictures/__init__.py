@@ -1,10 +1,15 @@
-"""Pictures and letters of the pages: pure arithmetic, from answers of the desk to places on the screen.
+"""Charts and texts of the pages: pure functions from API responses to positions on the screen.
 
-letters.py    what strangers printed, made fit to be looked at
-moments.py    times of answers, read back
-gantt.py      a run's tasks and attempts on one axis of time
-yearmap.py    a year, a cell a day
-trace.py      one decision: the window, what was drawn in it, what spoke against it
-saying.py     a schedule in every language it can be written in
-caret.py      where in a typed line the fault is
+letters.py        untrusted text made safe to read
+moments.py        times in responses, parsed
+charts.py         columns of outcomes by hour, dots of durations
+gantt.py          a run's tasks and attempts on one time axis
+timeline.py       running runs and next starts on one time axis
+strip.py          a job's latest outcomes in a row
+yearmap.py        a year with a cell for each day
+jobyear.py        a job's year: how runs ended, and starts to come
+trace.py          one decision: the window, its candidates and why they were rejected
+plan.py           the load before and after a plan, and faults of a job file
+schedule_text.py  a schedule in every notation
+caret.py          the place of a fault in a typed line
 """

@@ -1,12 +1,12 @@
-"""Where in a typed line the fault is: a place to underline, for every error that tells where it stands."""
+"""The place of a fault in a typed schedule, to be underlined."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from horae.core.cron import FIELDS
-from horae.core.zone import zone_names
+from horae.core.schedule.cron import FIELDS
+from horae.core.time.zone import zone_names
 from horae.errors import HoraeError, InvalidCron, InvalidKrontab, InvalidTime, UnknownZone
 from horae.web.pictures.letters import visible
 
@@ -17,9 +17,9 @@ _WIDEST = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What was wrong with the form's `field`; `wrong` stands between `before` and `after`, all empty where only the
-    whole can be named."""
+class ScheduleFault:
+    """A fault in the form's `field`. `wrong` is the faulty text, between `before` and `after`; all three are empty if
+    its place is not known."""
 
     field: str
     message: str
@@ -39,11 +39,11 @@ class Fault:
         return len(self.before) + 1
 
 
-def fault_of(error: HoraeError, text: str) -> Fault:
-    """The error, told of the field of the explorer's form that it is about."""
+def fault_of(error: HoraeError, text: str) -> ScheduleFault:
+    """Returns an error as a fault in the field of the explorer's form that it is about."""
     named = str(error.details.get("name", ""))
     if isinstance(error, UnknownZone):
-        # A krontab line names its zone itself.
+        # A krontab line names its own zone.
         return _placed(error, "timezone" if "@tz" not in text else "text", text, None)
     if isinstance(error, InvalidTime):
         return _placed(error, "at" if named in ("at", "--at") else "text", text, None)
@@ -58,13 +58,13 @@ def fault_of(error: HoraeError, text: str) -> Fault:
     return _placed(error, "text", text, _quoted_place(error, text))
 
 
-def _placed(error: HoraeError, field: str, text: str, place: tuple[int, int] | None, reason: str = "") -> Fault:
+def _placed(error: HoraeError, field: str, text: str, place: tuple[int, int] | None, reason: str = "") -> ScheduleFault:
     message = (
         visible(reason or error.message).replace("--", "") if field != "text" else visible(reason or error.message)
     )
     message = message[:1].upper() + message[1:]
     if place is None or place[0] >= place[1]:
-        return Fault(field, message, error.hint, code=error.code)
+        return ScheduleFault(field, message, error.hint, code=error.code)
     begin, end = place
     line = text.rfind("\n", 0, begin) + 1
     stop = text.find("\n", begin)
@@ -75,11 +75,11 @@ def _placed(error: HoraeError, field: str, text: str, place: tuple[int, int] | N
     before, wrong, after = (visible(each) for each in shown)
     before = f"…{before}" if first > line else before
     after = f"{after}…" if last < stop else after
-    return Fault(field, message, error.hint, before, wrong, after, error.code)
+    return ScheduleFault(field, message, error.hint, before, wrong, after, error.code)
 
 
 def _cron_place(error: InvalidCron, text: str) -> tuple[int, int] | None:
-    """Where the field stands in the text, or the words that are too many."""
+    """Returns the span of the faulty field, or of the surplus words, or of a macro; None if there is none."""
     words = list(_WORDS.finditer(text))
     if error.field in _NAMES:
         index = _NAMES.index(error.field)
@@ -90,7 +90,7 @@ def _cron_place(error: InvalidCron, text: str) -> tuple[int, int] | None:
 
 
 def _krontab_place(error: InvalidKrontab, text: str) -> tuple[int, int] | None:
-    """From the column that the error names to the end of the word there."""
+    """Returns the span from the column that the error names to the end of the word there."""
     lines = text.split("\n")
     if not 1 <= error.line <= len(lines):
         return None
@@ -98,13 +98,14 @@ def _krontab_place(error: InvalidKrontab, text: str) -> tuple[int, int] | None:
     found = _WORDS.match(text, begin)
     if found is not None:
         return found.span()
-    # The fault is that something is missing at the end: the last word is the place to look at.
+    # Something is missing at the end, so the last word is underlined.
     words = list(_WORDS.finditer(text[:begin]))
     return words[-1].span() if words else None
 
 
 def _quoted_place(error: HoraeError, text: str) -> tuple[int, int] | None:
-    """What the message quotes, where the text has it; the last quotation is the closest."""
+    """Returns the span of what the message quotes, if the text has it. The last quotation is tried first, since it is
+    the most specific."""
     for found in reversed(_QUOTED.findall(error.message)):
         quoted = next(part for part in found if part)
         begin = text.find(quoted)
@@ -114,5 +115,5 @@ def _quoted_place(error: HoraeError, text: str) -> tuple[int, int] | None:
 
 
 def offered_zones() -> tuple[str, ...]:
-    """Zones to choose from: those of places, without the names of old."""
+    """Returns the time zones to choose from: UTC and those named after places, without legacy names."""
     return ("UTC", *(name for name in zone_names() if "/" in name and not name.startswith(("Etc/", "US/", "posix/"))))

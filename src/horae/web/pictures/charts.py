@@ -1,4 +1,4 @@
-"""Columns of a day's outcomes by hour, and dots of how long runs took."""
+"""The charts of a day's outcomes by hour, and of the durations of a job's runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, log10, sqrt
 
-from horae.desk.shapes import Run
-from horae.desk.sights import Bar
+from horae.api.responses.catalog_responses import Bar
+from horae.api.responses.job_responses import Run
 from horae.web.pictures.strip import counted
-from horae.web.wording import label, length_text, tone
+from horae.web.words import label, length_text, tone
 
 UP, DOWN = 92, 34
-"""Room over the line, for what went well, and below it, for what did not, in pixels."""
+"""Pixels above the line, for completed runs, and below it, for all others."""
 LEAST = 3.0
 _ABOVE = ("COMPLETED", "COMPLETED_WITH_ERRORS")
 _BELOW = ("FAILED", "FAILED_STALE", "MISSED", "UNSCHEDULABLE", "CANCELLED", "SKIPPED")
@@ -20,7 +20,7 @@ DOTS_HEIGHT = 118
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class HourColumn:
     """One hour. `pieces` are (tone, top, height)."""
 
     left: float
@@ -32,27 +32,30 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    columns: tuple[Column, ...]
+    columns: tuple[HourColumn, ...]
     line: int
     height: int
     legend: tuple[tuple[str, str, int], ...]
-    """State, word, how many."""
+    """State, label and count."""
     summary: str
     most: int
 
 
 def columns(bars: Sequence[Bar], ended: dict[str, int]) -> Columns:
-    """Completed runs stand on the line; what failed, was missed, cancelled or skipped hangs below it."""
+    """Returns the columns: completed runs above the line, failed, missed, cancelled and skipped ones below it. `ended`
+    has the counts by state for the legend."""
     above = [sum(each.runs.get(state, 0) for state in _ABOVE) for each in bars]
     below = [sum(count for state, count in each.runs.items() if state not in _ABOVE) for each in bars]
-    # By the square root, or an hour of many would make all others look like none.
+    # The scale is the square root, since one busy hour would otherwise make all others look empty.
     scale = UP / sqrt(max([1, *above]))
     scale = min(scale, DOWN / sqrt(max(below))) if any(below) else scale
     step = 100 / max(len(bars), 1)
     drawn = []
     for number, each in enumerate(bars):
         tip = f"{{{each.at}}}\n{counted(each.runs)}"
-        drawn.append(Column(round(number * step, 3), round(step * 0.78, 3), each.at, tip, _pieces(each.runs, scale)))
+        drawn.append(
+            HourColumn(round(number * step, 3), round(step * 0.78, 3), each.at, tip, _pieces(each.runs, scale))
+        )
     legend = tuple((state, label(state), ended[state]) for state in (*_ABOVE, *_BELOW) if ended.get(state))
     return Columns(
         tuple(drawn), UP, UP + DOWN, legend, f"Runs that ended in the last 24 hours: {counted(ended)}", max([0, *above])
@@ -74,7 +77,8 @@ def _pieces(runs: dict[str, int], scale: float) -> tuple[tuple[str, float, float
 
 
 def _heights(runs: dict[str, int], states: Sequence[str], scale: float, room: float) -> list[tuple[str, float]]:
-    """Each state's share of a pile whose height is the root of its runs."""
+    """Returns the height of each state's piece. The whole column's height is in proportion to the square root of its
+    runs."""
     counts = [(state, runs[state]) for state in states if runs.get(state)]
     whole = sum(count for _, count in counts)
     height = min(scale * sqrt(whole), room)
@@ -93,7 +97,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """`lines` are (top, words)."""
+    """The dots of a chart of durations. `lines` are (top, label)."""
 
     dots: tuple[Dot, ...]
     lines: tuple[tuple[float, str], ...]
@@ -102,13 +106,14 @@ class Dots:
 
 
 def dots(runs: Sequence[Run]) -> Dots | None:
-    """How long the runs took, the newest right, by logarithm; None where none has an end. `runs`: the newest first."""
+    """Returns the durations as dots on a logarithmic scale, the newest run at the right. `runs` has the newest first.
+    None if no run has a duration."""
     timed = [each for each in reversed(runs) if each.duration_seconds is not None]
     if not timed:
         return None
     lengths = [max(each.duration_seconds or 0.0, 0.001) for each in timed]
     low, high = log10(min(lengths)), log10(max(lengths))
-    # A picture of runs that all took alike should show that they did.
+    # The scale has a least range, so that runs of similar duration look similar.
     if high - low < 0.6:
         middle = (low + high) / 2
         low, high = middle - 0.3, middle + 0.3
@@ -135,13 +140,13 @@ def dots(runs: Sequence[Run]) -> Dots | None:
 
 
 def _round_lengths(low: float, high: float) -> list[float]:
-    """Two to four round lengths between both."""
+    """Returns round lengths between `low` and `high` seconds for the lines, a few at most."""
     known = [0.001, 0.01, 0.1, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400]
     inside = [each for each in known if low <= each <= high]
     if len(inside) < 2:
         unit = 10 ** floor(log10(low))
         inside = [factor * unit for factor in (1, 1.5, 2, 3, 5, 8, 10, 20, 50) if low <= factor * unit <= high]
-    # Words need room: four lines at most, and none close to another.
+    # Labels need room, so lines must be a fifth of the range apart.
     apart = (log10(high) - log10(low)) / 5
     kept: list[float] = []
     for each in inside:
@@ -151,7 +156,7 @@ def _round_lengths(low: float, high: float) -> list[float]:
 
 
 def share(value: float | None, most: float | None) -> float:
-    """A length's part of the longest on a scale from a millisecond on, by logarithm, in hundredths."""
+    """Returns a length in percent of the longest, on a logarithmic scale that begins at 1 ms."""
     if not value or not most or value <= 0.001 or most <= 0.001:
         return 0.0
     return round(min(log10(value / 0.001) / log10(most / 0.001), 1.0) * 100, 1)

@@ -1,7 +1,7 @@
-"""A run's tasks and attempts on one axis of time. Places are hundredths of the width, so that a page draws them at any.
+"""A run's tasks and attempts as a Gantt chart. Positions are percent of the width.
 
-Above the tasks lies the run itself: what it waited for before it began, then its own length. A task's lane has a bar
-for each attempt and a thread where it waits for the next.
+The first lane is the run itself, with the wait before its start. A task's lane has a bar for each attempt and a thin
+one where it waits for the next.
 """
 
 from __future__ import annotations
@@ -10,25 +10,26 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
 
-from horae.desk.shapes import Attempt, Report, Task
+from horae.api.responses.job_responses import Attempt, Report, Task
 from horae.web.pictures.moments import moment
-from horae.web.wording import length_text
+from horae.web.words import length_text
 
 NARROWEST = 0.5
 _LETTER = 0.95
-"""How wide a letter of a label is taken to be: hundredths of a lane of some 700 points."""
+"""The assumed width of a label's letter, in percent of a lane of some 700 points."""
 _MOST_TICKS = 8
 _STEPS = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800),
 )
 _WAITED_AT_MOST = 1.0
-"""How much of a run's own length the wait before it may take on the axis; a longer one is told, not drawn."""
+"""The longest wait before a run that is drawn, as a multiple of the run's length; a longer one is given as text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """`kind` is `attempt`, `run`, `wait` (between attempts) or `lag` (before the run began); `state` colours it."""
+class GanttBar:
+    """A bar in a lane. `kind` is `attempt`, `run`, `wait` (between attempts) or `lag` (before the run began); `state`
+    decides its colour."""
 
     kind: str
     state: str
@@ -38,9 +39,9 @@ class Bar:
     label: str = ""
     anchor: str = ""
     is_open: bool = False
-    """It has not ended: it goes on to where the axis ends."""
+    """Whether it has not ended. Then it goes on to the end of the axis."""
     label_at: float | None = None
-    """Where its label begins or ends, beside it; None where there is no room."""
+    """The position where its label begins or ends, beside the bar; None if there is no room."""
     label_anchor: str = "start"
 
     @property
@@ -49,16 +50,16 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class TaskLane:
     name: str
     state: str
-    bars: tuple[Bar, ...]
+    bars: tuple[GanttBar, ...]
     note: str = ""
     is_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class AxisTick:
     left: float
     label: str
 
@@ -67,10 +68,10 @@ class Tick:
 class Chart:
     begin: datetime
     end: datetime
-    lanes: tuple[Lane, ...]
-    ticks: tuple[Tick, ...]
+    lanes: tuple[TaskLane, ...]
+    ticks: tuple[AxisTick, ...]
     waited: float | None = None
-    """Seconds from the chosen time to the beginning, where the axis leaves them out."""
+    """Seconds from the chosen time to the beginning, if the axis leaves them out."""
     begin_is_chosen: bool = False
 
     @property
@@ -79,7 +80,7 @@ class Chart:
 
 
 def chart(report: Report, state: str, now: datetime) -> Chart | None:
-    """The run drawn as it stands at `now`; None where nothing has begun."""
+    """Returns the chart of a run at `now`; None if nothing has begun."""
     started, completed = moment(report.started_at), moment(report.completed_at)
     times = [each for task in report.tasks for each in _times(task)]
     if started is not None:
@@ -104,13 +105,13 @@ def chart(report: Report, state: str, now: datetime) -> Chart | None:
     return Chart(first, last, tuple(lanes), ticks((last - first).total_seconds()), waited, is_chosen)
 
 
-def ticks(seconds: float) -> tuple[Tick, ...]:
-    """Round places on an axis of that many seconds: at most nine, the first at its beginning."""
+def ticks(seconds: float) -> tuple[AxisTick, ...]:
+    """Returns at most nine ticks at round times on an axis of that many seconds, the first at its beginning."""
     step = next(
         (each for each in _STEPS if seconds / each <= _MOST_TICKS), 604_800.0 * ceil(seconds / 604_800 / _MOST_TICKS)
     )
     count = int(seconds / step + 1e-9)
-    return tuple(Tick(_hundredths(number * step / seconds), _offset(number * step)) for number in range(count + 1))
+    return tuple(AxisTick(_hundredths(number * step / seconds), _offset(number * step)) for number in range(count + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class _Axis:
     end: datetime
 
     def span(self, since: datetime, until: datetime) -> tuple[float, float]:
-        """Left and width. What is too short to be seen is as wide as can be seen, and still inside."""
+        """Returns left and width in percent. A span too short to be seen is widened, but stays inside the axis."""
         whole = (self.end - self.begin).total_seconds()
         left = min(max((since - self.begin).total_seconds() / whole, 0.0), 1.0) * 100
         right = min(max((until - self.begin).total_seconds() / whole, 0.0), 1.0) * 100
@@ -134,25 +135,25 @@ def _run_lane(
     chosen: datetime | None,
     started: datetime | None,
     completed: datetime | None,
-) -> Lane:
+) -> TaskLane:
     bars = []
     begun = started or completed
     if chosen is not None and begun is not None and axis.begin <= chosen < begun:
         left, width = axis.span(chosen, begun)
         if (begun - chosen).total_seconds() / (axis.end - axis.begin).total_seconds() > NARROWEST / 100:
             waited = length_text((begun - chosen).total_seconds())
-            bars.append(Bar("lag", "PENDING", left, width, f"due, not begun for {waited}"))
+            bars.append(GanttBar("lag", "PENDING", left, width, f"due, not begun for {waited}"))
     if started is not None:
         until = completed or axis.end
         left, width = axis.span(started, until)
         took = length_text((until - started).total_seconds())
         title = f"run {state.lower().replace('_', ' ')}, {took}" + ("" if completed else " so far")
-        bars.append(Bar("run", state, left, width, title, took, is_open=completed is None))
-    return Lane(report.job, state, labelled(bars), is_run=True)
+        bars.append(GanttBar("run", state, left, width, title, took, is_open=completed is None))
+    return TaskLane(report.job, state, labelled(bars), is_run=True)
 
 
-def _lane(axis: _Axis, task: Task) -> Lane:
-    bars: list[Bar] = []
+def _lane(axis: _Axis, task: Task) -> TaskLane:
+    bars: list[GanttBar] = []
     before: datetime | None = None
     for attempt in task.attempts:
         begun, ended = moment(attempt.started_at), moment(attempt.ended_at)
@@ -161,7 +162,7 @@ def _lane(axis: _Axis, task: Task) -> Lane:
         if before is not None and begun > before:
             left, width = axis.span(before, begun)
             bars.append(
-                Bar(
+                GanttBar(
                     "wait",
                     "PENDING",
                     left,
@@ -173,12 +174,12 @@ def _lane(axis: _Axis, task: Task) -> Lane:
         before = ended or axis.end
     if task.state == "PENDING" and before is not None and before < axis.end:
         left, width = axis.span(before, axis.end)
-        bars.append(Bar("wait", "PENDING", left, width, "waits to try again", is_open=True))
-    return Lane(task.name, task.state, labelled(bars), _note(task))
+        bars.append(GanttBar("wait", "PENDING", left, width, "waits to try again", is_open=True))
+    return TaskLane(task.name, task.state, labelled(bars), _note(task))
 
 
-def labelled(bars: list[Bar]) -> tuple[Bar, ...]:
-    """The bars with their labels to the right of them, else to the left, where no other bar is in the way."""
+def labelled(bars: list[GanttBar]) -> tuple[GanttBar, ...]:
+    """Places each bar's label to its right, else to its left, else nowhere, so that it covers no other bar."""
     solid = [each for each in bars if each.kind != "wait"]
     placed = []
     taken = 0.0
@@ -199,13 +200,13 @@ def labelled(bars: list[Bar]) -> tuple[Bar, ...]:
     return tuple(placed)
 
 
-def _attempt(axis: _Axis, task: Task, attempt: Attempt, begun: datetime, ended: datetime | None) -> Bar:
+def _attempt(axis: _Axis, task: Task, attempt: Attempt, begun: datetime, ended: datetime | None) -> GanttBar:
     until = ended or axis.end
     left, width = axis.span(begun, until)
     took = length_text((until - begun).total_seconds())
     state = attempt.state.lower()
     title = f"{task.name}, attempt {attempt.number}: {state}, {took}" + ("" if ended else " so far")
-    return Bar(
+    return GanttBar(
         "attempt",
         attempt.state,
         left,

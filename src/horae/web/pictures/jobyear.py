@@ -1,14 +1,14 @@
-"""A job's year: how its runs went day by day, and which days are to come. Days lie where `yearmap` puts them."""
+"""A job's year: how each day's runs ended, and the starts to come, on the grid of `yearmap`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
-from horae.desk.shapes import Calendar, Day
+from horae.api.responses.job_responses import Calendar, Day
 from horae.web.pictures.strip import LETTERS, counted
 from horae.web.pictures.yearmap import LEFT, SIZE, STEP, TOP, YearMap, level_of, year_map
-from horae.web.wording import tone
+from horae.web.words import tone
 
 _OPACITY = (0.0, 0.34, 0.55, 0.78, 1.0)
 _MONTHS = (
@@ -38,8 +38,12 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class JobYear:
-    """`fills` are (tone or `next` or `none`, opacity, path); `faults` a path of corners on days on which runs failed;
-    `changes` and `windows` are paths of marks; `days` tells each day of the year in order, as letters and counts."""
+    """A job's year as SVG paths.
+
+    `fills` are (tone or `next` or `none`, opacity, path). `faults` marks days with failed runs among others, `changes`
+    days of clock changes, `windows` days whose starts are spread over a window. `days` has each day's counts in order,
+    as letters of states and numbers.
+    """
 
     map: YearMap
     fills: tuple[tuple[str, float, str], ...]
@@ -109,7 +113,7 @@ def _bounds(counts: list[int]) -> tuple[int, int]:
 
 
 def _tone(runs: dict[str, int]) -> str:
-    """What most of a day's runs came to; where some completed and some did not, those that completed count more."""
+    """Returns the tone of most of a day's runs; `ok` wins a tie."""
     tones: Counter[str] = Counter()
     for state, count in runs.items():
         tones[tone(state)] += count

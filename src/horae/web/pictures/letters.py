@@ -1,8 +1,7 @@
-"""What strangers printed, made fit to be looked at: no terminal escapes, nothing invisible, nothing endless.
+"""Untrusted text made safe to read: without terminal escapes, without invisible characters, of limited length.
 
-Templates escape what HTML minds; this is about what is left: sequences meant for a terminal are taken out, a carriage
-return means that the line is written over, and letters that nobody can see or that turn the text around are shown as
-what they are.
+Templates escape HTML; this module does the rest. It removes escape sequences for terminals, applies carriage returns,
+which overwrite a line, and replaces invisible characters and those that change the text's direction by visible ones.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ LONGEST = 64_000
 
 
 def without_escapes(text: str) -> str:
-    """The text as it would stand on paper: escapes gone, lines written over by a carriage return gone too."""
+    """Returns the text as a terminal would leave it: without escape sequences and without overwritten characters."""
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(_written_over(line) if "\r" in line else line for line in lines)
 
 
 def visible(text: str) -> str:
-    """Every letter that cannot be seen, or that turns the text around, as a picture or as its number."""
+    """Replaces each invisible or direction-changing character by a symbol or by its code point."""
     return _INVISIBLE.sub(_picture, text)
 
 
 def readable(text: object, longest: int = LONGEST) -> str:
-    """Any text of a stranger's, for a page; what is too long is cut in the middle, where it says so."""
+    """Returns untrusted text for a page. A text longer than `longest` loses its middle, with a note in its place."""
     shown = visible(without_escapes(str(text)))
     if len(shown) <= longest:
         return shown
@@ -44,12 +43,12 @@ def readable(text: object, longest: int = LONGEST) -> str:
 
 
 def pretty(value: Any, longest: int = LONGEST) -> str:
-    """A plain value as JSON that people read."""
+    """Returns a plain value as indented JSON for a page."""
     return readable(json.dumps(value, indent=2, ensure_ascii=False, default=str), longest)
 
 
 def _written_over(line: str) -> str:
-    """What is left of a line after carriage returns: each part lies over the beginning of the one before."""
+    """Applies a line's carriage returns: each part overwrites the beginning of the one before."""
     shown = ""
     for part in line.split("\r"):
         shown = part + shown[len(part) :]

@@ -1,4 +1,4 @@
-"""Times of answers, read back."""
+"""Times in API responses, parsed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def moment(text: str | None) -> datetime | None:
-    """The time that an answer tells, in UTC; None where it tells none."""
+    """Returns the time in UTC; None for None."""
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
 
 

@@ -1,4 +1,4 @@
-"""A plan on the screen: the load before and after it, step by step, and the lines of a text around a fault."""
+"""Pictures of the plan page: the load before and after a plan, and the lines around a fault in a job file."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from horae.core.instant import rfc3339
-from horae.desk.plans import Load, Loads
+from horae.api.responses.plan_responses import Load, Loads
+from horae.core.time.instant import rfc3339
 from horae.errors import InvalidJobFile
 from horae.web.pictures.letters import readable, visible
-from horae.web.wording import plural, utc_text
+from horae.web.words import plural, utc_text
 
 HEIGHT = 46
-"""Pixels of one side."""
+"""Height in pixels of one side's chart."""
 LEAST = 2.0
 AROUND = 2
-"""Lines that are shown before and after the one with the fault."""
+"""How many lines are shown before and after the one with the fault."""
 _WIDEST = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One step, `left` and `width` in hundredths of the whole. `is_peak`: the most runs at once come in it."""
+class LoadCell:
+    """One step of the load, `left` and `width` in percent. `is_peak` says that the load's peak is in it."""
 
     left: float
     width: float
@@ -37,12 +37,12 @@ class Side:
     title: str
     peak: int
     summary: str
-    cells: tuple[Cell, ...]
+    cells: tuple[LoadCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPicture:
-    """Both sides on one scale, from `begin` to `end`; `most` runs at once reach the top."""
+    """The load before and after on one scale, from `begin` to `end`. `most` runs at once reach the top."""
 
     sides: tuple[Side, Side]
     height: int
@@ -52,7 +52,7 @@ class LoadPicture:
 
 
 def load_picture(loads: Loads, now: datetime) -> LoadPicture | None:
-    """None where nothing runs on either side. `now` is when the plan was made."""
+    """Returns the picture; None if nothing runs on either side. `now` is when the plan was made."""
     most = max((*loads.before.peaks, *loads.after.peaks), default=0)
     if not most:
         return None
@@ -75,16 +75,16 @@ def _summary(title: str, load: Load) -> str:
 
 def _cells(
     load: Load, loads: Loads, begins: Sequence[str], now: datetime, step: timedelta, most: int
-) -> tuple[Cell, ...]:
+) -> tuple[LoadCell, ...]:
     width = 100 / len(begins)
     peak = None if load.peak_at is None else int((datetime.fromisoformat(load.peak_at) - now) / step)
     found = []
     for number, runs in enumerate(load.peaks):
         height = 0.0 if not runs else max(LEAST, round(HEIGHT * runs / most, 1))
-        # Both sides have the same hint: one compares them at one moment.
+        # Both sides have the same tooltip, so that a reader can compare them at one moment.
         tip = f"{{{begins[number]}}}\nbefore {_at(loads.before, number)}, after {_at(loads.after, number)} at once"
         found.append(
-            Cell(
+            LoadCell(
                 round(number * width, 3),
                 round(width * 0.84, 3),
                 round(HEIGHT - height, 1),
@@ -112,8 +112,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """What is wrong with a text, where it stands in it (`line` from 1, 0 where that is not known), with the lines
-    around it."""
+    """A fault in a job file, with the lines around it. `line` counts from 1 and is 0 if it is not known."""
 
     message: str
     hint: str | None

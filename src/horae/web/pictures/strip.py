@@ -1,4 +1,4 @@
-"""A job's latest runs in a row, the newest right: a mark each, whose shape says what its colour says."""
+"""A job's latest outcomes as a row of marks, the newest at the right. Shapes repeat the meaning of the colours."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from horae.desk.shapes import Outcome
+from horae.api.responses.job_responses import Outcome
 from horae.web.pictures.moments import moment
-from horae.web.wording import label, tone
+from horae.web.words import label, tone
 
 STEP, WIDTH, HEIGHT = 8, 5, 20
 LONGEST = 20
@@ -25,7 +25,7 @@ LETTERS = {
     "QUEUED": "Q",
     "RUNNING": "R",
 }
-"""Of each state, as views.js knows them."""
+"""The letter of each state, the same as in views.js."""
 _SHAPES = {
     "COMPLETED": "M{x} 4h5v12h-5z",
     "COMPLETED_WITH_ERRORS": "M{x} 17l2.5-14 2.5 14z",
@@ -41,8 +41,8 @@ _OTHER = "M{x} 12.5h5v3h-5z"
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """`paths` are (tone, path). `marks` tells each mark to whoever points at it: the letter of its state, unix
-    seconds of its slot, a comma, seconds it took; with semicolons between; the oldest first, as they are drawn."""
+    """A strip as SVG paths, (tone, path) each. `marks` has the data for tooltips, the oldest mark first, separated by
+    semicolons: the letter of the state, the slot in unix seconds, a comma, the duration in seconds."""
 
     paths: tuple[tuple[str, str], ...]
     marks: str
@@ -52,7 +52,7 @@ class Strip:
 
 
 def strip(outcomes: Sequence[Outcome], longest: int = LONGEST) -> Strip | None:
-    """None where nothing has run. `outcomes` has the newest first."""
+    """Returns the strip of at most `longest` outcomes; None if there are none. `outcomes` has the newest first."""
     shown = list(reversed(outcomes[:longest]))
     if not shown:
         return None
@@ -76,6 +76,6 @@ def strip(outcomes: Sequence[Outcome], longest: int = LONGEST) -> Strip | None:
 
 
 def counted(states: dict[str, int] | Counter[str]) -> str:
-    """`18 completed, 2 failed`, the most first."""
+    """Returns counts by state such as `18 completed, 2 failed`, the largest first."""
     most_first = sorted(states.items(), key=lambda each: (-each[1], each[0]))
     return ", ".join(f"{count:,} {label(state).lower()}" for state, count in most_first if count) or "nothing"

@@ -1,4 +1,4 @@
-"""What runs and what comes next on one axis of time, a lane for each job. Places are hundredths of the width."""
+"""Running runs and next starts on one time axis, a lane for each job. Positions are percent of the width."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import ceil
 
-from horae.desk.coming import MOST_OF_ONE
-from horae.desk.shapes import Coming, Run
+from horae.api.handlers.coming_starts import MOST_OF_ONE
+from horae.api.responses.job_responses import Coming, Run
 from horae.web.pictures.moments import moment
 
 PAST = 0.08
-"""How much of the axis lies behind the present: there is where what runs now began."""
+"""The part of the axis before now, as a fraction of the part after now. Running runs began there."""
 MOST_LANES = 12
 MOST_MARKS = 48
-"""Starts in one lane that are drawn one by one; more are a band."""
+"""How many starts of a lane are drawn one by one; more are drawn as a band."""
 SPANS = {"1h": timedelta(hours=1), "6h": timedelta(hours=6)}
 _STEPS = {"1h": timedelta(minutes=10), "6h": timedelta(hours=1)}
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """One start; `tip` has times as {2026-…Z}, which the page shows on the reader's own clock."""
+class StartMark:
+    """One start. `tip` has times as {2026-…Z}, which the page shows in the reader's time zone."""
 
     at: float
     tip: str
@@ -30,7 +30,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """From `left` on, `width` wide. `kind`: window, dense (many starts), onward or running."""
+    """A band in a lane. `kind` is window, dense (many starts), onward (further starts) or running."""
 
     kind: str
     left: float
@@ -47,12 +47,12 @@ class Band:
 
 
 @dataclass(slots=True)
-class Lane:
+class JobLane:
     job: str
     is_paused: bool = False
     first: str | None = None
-    """When it starts next."""
-    marks: list[Mark] = field(default_factory=list)
+    """The job's next start."""
+    marks: list[StartMark] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
     run_id: str | None = None
     count: int = 0
@@ -63,22 +63,22 @@ class Timeline:
     begin: str
     end: str
     now: float
-    lanes: tuple[Lane, ...]
+    lanes: tuple[JobLane, ...]
     ticks: tuple[tuple[float, str], ...]
     left_out: int
-    """Jobs that have a place on the axis, but no lane."""
+    """The number of jobs with starts or runs on the axis for which there is no lane."""
     later: Coming | None
-    """The first start beyond the axis, where nothing is on it."""
+    """The first start after the axis, if no start is on it."""
 
 
 def timeline(coming: Sequence[Coming], running: Sequence[Run], now: datetime, span: str = "1h") -> Timeline:
-    """The axis begins a little before `now` and ends `span` after it."""
+    """Returns the timeline. Its axis begins a little before `now` and ends `span` after it."""
     length = SPANS[span]
     begin = now - length * PAST
     axis = _Axis(begin, length * (1 + PAST))
-    lanes: dict[str, Lane] = {}
+    lanes: dict[str, JobLane] = {}
     for run in running:
-        lane = lanes.setdefault(run.job, Lane(run.job))
+        lane = lanes.setdefault(run.job, JobLane(run.job))
         started = moment(run.started_at) or now
         lane.run_id = run.run_id
         lane.bands.append(_running(axis, started, now))
@@ -92,7 +92,7 @@ def timeline(coming: Sequence[Coming], running: Sequence[Run], now: datetime, sp
     for each in inside:
         starts.setdefault(each.job, []).append(each)
     for job, each_start in starts.items():
-        _add(lanes.setdefault(job, Lane(job)), axis, each_start)
+        _add(lanes.setdefault(job, JobLane(job)), axis, each_start)
     shown = tuple(lanes.values())[:MOST_LANES]
     return Timeline(
         _text(begin),
@@ -117,7 +117,7 @@ class _Axis:
         return min(max(self.place(at), 0.0), 100.0)
 
 
-def _add(lane: Lane, axis: _Axis, starts: Sequence[Coming]) -> None:
+def _add(lane: JobLane, axis: _Axis, starts: Sequence[Coming]) -> None:
     lane.count = len(starts)
     lane.is_paused = all(each.paused for each in starts)
     lane.first = starts[0].chosen or starts[0].nominal
@@ -140,9 +140,9 @@ def _add(lane: Lane, axis: _Axis, starts: Sequence[Coming]) -> None:
             tip += f"\nslot {{{each.nominal}}}"
         if each.paused:
             tip += "\npaused: it will be skipped"
-        lane.marks.append(Mark(round(axis.within(_start(each)), 2), tip))
+        lane.marks.append(StartMark(round(axis.within(_start(each)), 2), tip))
     if len(starts) >= MOST_OF_ONE:
-        # No more of its starts were told: they go on all the same.
+        # The response has no more starts of a job than this, so a band shows that there are further ones.
         left = axis.within(_start(starts[-1])) + 1
         lane.bands.append(Band("onward", round(left, 2), round(max(100 - left, 0), 2), "and so on"))
 

@@ -1,4 +1,4 @@
-"""One decision as a picture: the window as a line, how likely each part of it is, and what was drawn, in order."""
+"""The picture of one decision: the window, the probability over it, and the candidates in order."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from horae.core.constraint import clauses_text
-from horae.core.distribution import Distribution, sampler
+from horae.core.window.constraint import clauses_text
+from horae.core.window.distribution import Distribution, sampler
 from horae.errors import HoraeError
 from horae.web.pictures.moments import moment
-from horae.web.wording import length_text
+from horae.web.words import length_text
 
 MOST_CANDIDATES = 65
 _SAMPLES, _BINS = 4_000, 60
@@ -18,8 +18,8 @@ _HEIGHT = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """One candidate; `left` in hundredths of the window."""
+class DrawnCandidate:
+    """One candidate. `left` is its place in the window in percent."""
 
     attempt: int
     left: float
@@ -35,8 +35,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Everything that decided one slot. `curve` is a polygon in a field of 100 by 100, empty where there is no window
-    to be anywhere in."""
+    """The decision for one slot. `curve` is a polygon in a field of 100 by 100, empty without a window."""
 
     nominal: str
     nominal_local: str
@@ -48,14 +47,14 @@ class Trace:
     window_end: str
     has_window: bool
     curve: str
-    candidates: tuple[Drawn, ...]
+    candidates: tuple[DrawnCandidate, ...]
     facts: tuple[tuple[str, str], ...]
     is_occurrence: bool
     reason: str | None
 
 
 def trace_of(found: dict[str, Any]) -> Trace:
-    """From the trace of an answer."""
+    """Returns the picture of a trace in an API response."""
     begin, end = moment(found["window_start"]), moment(found["window_end"])
     nominal = moment(found["nominal_time"])
     assert begin is not None
@@ -64,7 +63,7 @@ def trace_of(found: dict[str, Any]) -> Trace:
     width = int((end - begin).total_seconds())
     chosen = moment(found.get("chosen_time"))
     candidates = tuple(
-        Drawn(
+        DrawnCandidate(
             each["attempt"],
             _left(moment(each["time"]), begin, width),
             f"{each['draw']:.6f}" if width else "-",
@@ -117,7 +116,7 @@ def _left(at: datetime | None, begin: datetime, width: int) -> float:
 
 
 def _curve(found: dict[str, Any], width: int, nominal: int) -> str:
-    """How likely each part of the window is: the draws laid out evenly, counted where they land."""
+    """Returns the probability over the window as a polygon, from a histogram of evenly spaced draws."""
     try:
         distribution = Distribution(found["distribution"]["name"], dict(found["distribution"]["params"]))
         land = sampler(distribution, 10_000, int(nominal / width * 10_000), found["window_mode"])
@@ -129,7 +128,7 @@ def _curve(found: dict[str, Any], width: int, nominal: int) -> str:
     for index in range(_SAMPLES):
         bins[min(land((index + 0.5) / _SAMPLES) * _BINS // 10_001, _BINS - 1)] += 1
     if distribution.name == "normal":
-        # What would fall outside is put on the window's edges: shown as they are, they would dwarf everything.
+        # Draws outside the window are moved to its edges. Drawn as they are, those two bins would dwarf all others.
         bins[0], bins[-1] = bins[1], bins[-2]
     most = max(bins)
     points = [f"{index * 100 / (_BINS - 1):.2f},{_HEIGHT - 92 * count / most:.2f}" for index, count in enumerate(bins)]
@@ -137,6 +136,7 @@ def _curve(found: dict[str, Any], width: int, nominal: int) -> str:
 
 
 def _scaled(distribution: Distribution, width: int, nominal: int, mode: str) -> Any:
-    """A sigma is a length, so the window may not be made another size; its answer may."""
+    """Returns a sampler for the real window, with its results scaled to 10,000. An absolute sigma does not allow to
+    sample a window of another size."""
     land = sampler(distribution, width, nominal, mode)
     return lambda draw: land(draw) * 10_000 // width

@@ -1,4 +1,4 @@
-"""A year, a cell a day: weeks across, weekdays down, the busier the day the fuller the cell."""
+"""A year as a heat map with a cell for each day: weeks across, weekdays down, fuller cells for busier days."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from math import log
 
-from horae.desk.shapes import Calendar
+from horae.api.responses.job_responses import Calendar
 
 SIZE, GAP = 11, 3
 STEP = SIZE + GAP
@@ -16,8 +16,8 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """`level` from 0, nothing, to 4, the busiest. `has_change`: the zone's clocks change that day."""
+class DayCell:
+    """One day. `level` is 0 for no start to 4 for the most. `has_change` marks a day of a clock change."""
 
     x: int
     y: int
@@ -32,7 +32,7 @@ class Cell:
 class YearMap:
     year: int
     timezone: str
-    cells: tuple[Cell, ...]
+    cells: tuple[DayCell, ...]
     months: tuple[tuple[int, str], ...]
     weekdays: tuple[tuple[int, str], ...]
     width: int
@@ -44,14 +44,14 @@ class YearMap:
 
     @property
     def summary(self) -> str:
-        """What the picture shows, for whoever cannot see it."""
+        """A text alternative to the picture."""
         busiest = f", at most {self.most:,} a day" if self.total else ""
         more = " or more" if self.is_cut else ""
         return f"{self.total:,}{more} starts in {self.year}{busiest}"
 
 
 def year_map(calendar: Calendar) -> YearMap:
-    """The starts of each day, past ones too, on the schedule's own clocks."""
+    """Returns the map of each day's starts, past ones included, in the schedule's time zone."""
     counts = {each.date: each.coming + sum(each.runs.values()) for each in calendar.days}
     most = max(counts.values(), default=0)
     least = min((count for count in counts.values() if count), default=0)
@@ -68,7 +68,7 @@ def year_map(calendar: Calendar) -> YearMap:
         count = counts.get(key, 0)
         title = f"{_WEEKDAYS[weekday]} {key}: {_starts(count)}" + (", clocks change" if has_change else "")
         cells.append(
-            Cell(
+            DayCell(
                 LEFT + week * STEP,
                 TOP + weekday * STEP,
                 level_of(count, least, most),
@@ -98,8 +98,9 @@ def year_map(calendar: Calendar) -> YearMap:
 
 
 def level_of(count: int, least: int, most: int) -> int:
-    """How full a day's cell is, between the quietest day that has any and the busiest: by logarithm, so that one start
-    is seen beside 1,440. Where all have as many, none is fuller than the others."""
+    """Returns how full a day's cell is: 0 for a count of 0, 1 for `least`, the smallest count above 0, up to `LEVELS`
+    for `most`. The scale is logarithmic, so that one start is visible beside 1,440. If `least` equals `most`, it
+    returns `LEVELS - 1`."""
     if not count:
         return 0
     if least == most:

@@ -1,0 +1,1 @@
+"""The responses of operations, as plain values."""

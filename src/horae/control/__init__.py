@@ -1,1 +1,0 @@
-"""What people may ask: one service behind every surface. So far previews, which need no store."""

@@ -1,0 +1,1 @@
+"""Changes of definitions: what differs, when a change takes effect, which runs move."""

@@ -1,0 +1,1 @@
+"""Definitions of jobs: tasks, settings, policies, identities."""

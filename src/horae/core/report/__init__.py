@@ -1,0 +1,1 @@
+"""Reports of runs, from rows to sentences."""

@@ -1,0 +1,1 @@
+"""Schedules: the scheduled times of jobs."""

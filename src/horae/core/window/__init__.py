@@ -1,0 +1,1 @@
+"""Windows: when a run starts around its scheduled time, and why."""

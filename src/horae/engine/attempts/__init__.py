@@ -1,0 +1,1 @@
+"""How one attempt is started, stopped and recorded."""

@@ -1,0 +1,1 @@
+"""Programs of EXTERNAL tasks: started through a launcher, confined, and ended without leftover processes."""

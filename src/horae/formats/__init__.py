@@ -1,0 +1,1 @@
+"""Definitions as text, both ways: TOML, krontab and SQL. Pure."""

@@ -1,0 +1,1 @@
+"""Krontab lines: parsed, printed, checked."""

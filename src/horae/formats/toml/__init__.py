@@ -1,0 +1,1 @@
+"""Job files in TOML: read, printed, described by a JSON Schema."""

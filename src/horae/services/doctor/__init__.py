@@ -1,0 +1,1 @@
+"""The doctor: checks of a catalog and of its environment."""

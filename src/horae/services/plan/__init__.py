@@ -1,0 +1,1 @@
+"""Plans: what a change of definitions would do, and applying exactly that."""

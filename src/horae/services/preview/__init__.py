@@ -1,0 +1,1 @@
+"""Previews of schedules, which need no store."""

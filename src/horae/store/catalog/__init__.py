@@ -1,0 +1,1 @@
+"""The verbs of the store, written once for every database."""

@@ -1,0 +1,1 @@
+"""Verbs that define and change jobs."""

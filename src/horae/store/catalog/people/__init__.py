@@ -1,0 +1,1 @@
+"""Verbs about users, rights, settings, secrets, sessions and the audit trail."""

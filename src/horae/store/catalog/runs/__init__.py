@@ -1,0 +1,1 @@
+"""Verbs that create, claim and settle runs."""

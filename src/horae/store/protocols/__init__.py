@@ -1,0 +1,1 @@
+"""The protocols of a store: its verbs with their contracts."""

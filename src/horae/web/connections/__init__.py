@@ -1,0 +1,1 @@
+"""Sockets and connections: limits on their number and their duration, TLS, disconnects."""

@@ -1,0 +1,1 @@
+"""HTTP requests and responses: routes, authentication, problem documents, the OpenAPI document."""

@@ -1,0 +1,1 @@
+"""Live updates as server-sent events."""

@@ -1,0 +1,1 @@
+"""The conformance kit for stores: the contract as a test class, and a model store to compare with."""
