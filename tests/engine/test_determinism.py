@@ -105,6 +105,22 @@ def test_history_older_than_the_retention_time_goes_and_the_cursor_stays() -> No
     simulate(app, body)
 
 
+def test_a_retention_time_that_is_set_later_counts_without_a_restart() -> None:
+    app = Horae("sqlite://", settings={"job_history_retention_days": None})
+
+    @app.job("daily", Cron("0 2 * * *"))
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("60d")
+        assert len(await app.runs(limit=1000)) >= 59
+        await app.sql("ALTER SYSTEM SET scheduler.job_history_retention_days = 10")
+        await sim.advance("2d")
+        assert 9 <= len(await app.runs(limit=1000)) <= 12
+
+    simulate(app, body)
+
+
 def test_what_advance_and_jump_return_are_the_starts_since_the_call_before() -> None:
     app = Horae("sqlite://")
 

@@ -13,6 +13,7 @@ from tests.engine.world import only_run, simulate, tasks
 
 from horae import Every, Horae, Retry, Run
 from horae.core.report.report import RunReport
+from horae.engine.hooks import HookRegistry
 from horae.events import HookFailed
 from horae.logs import JsonFormatter, TextFormatter
 from horae.testing.simulation import Simulation
@@ -47,6 +48,16 @@ def test_sync_and_async_hooks_are_called_once_in_order_around_the_tasks() -> Non
 
     simulate(app, body)
     assert told == ["start RUNNING", "app start", "try 1", "try 2", "complete COMPLETED", "app complete a"]
+
+
+def test_hooks_have_ids_of_their_own_whatever_their_jobs_are_called() -> None:
+    hooks = HookRegistry()
+
+    def hook(report: RunReport) -> None: ...
+
+    for job in ("a", "a", "a#2", "a#2", "b@c", None, None):
+        hooks.on_complete(hook, job)
+    assert len(hooks.completing()) == 7
 
 
 def test_on_complete_is_given_the_whole_report_whatever_the_outcome() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
@@ -48,9 +47,11 @@ class HookRegistry:
         """Registers a hook for the end of runs. Raises InvalidInput for an unknown state and for one in which no run
         ends."""
         among = self._complete.setdefault(job, [])
-        name = name_of(function) + ("" if job is None else f"@{job}")
-        same = Counter(each.hook.hook_id.partition("#")[0] for each in among)[name]
-        among.append(RegisteredHook(function, Hook(f"{name}#{same + 1}" if same else name, job, _checked(states))))
+        name = name_of(function)
+        same = sum(name_of(each.function) == name for each in among)
+        # The number comes before the job's name, which may have a "#" itself; a function's name has none.
+        hook_id = (f"{name}#{same + 1}" if same else name) + ("" if job is None else f"@{job}")
+        among.append(RegisteredHook(function, Hook(hook_id, job, _checked(states))))
 
     def forget(self, job: str) -> None:
         """Removes a job's hooks. A job that is defined again, as in a notebook, has only the hooks of its latest

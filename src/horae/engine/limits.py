@@ -18,6 +18,8 @@ from horae.core.time.duration import parse_duration
 from horae.errors import InvalidPolicy, shown
 
 SHUTDOWNS = ("drain", "cancel")
+LONGEST_RETENTION = 36_500
+"""Days: a century. Longer ones, infinity above all, cannot be subtracted from a date."""
 LATE_AFTER = default_late_after(HEARTBEAT, SILENCE)
 
 
@@ -176,8 +178,10 @@ def _checked(name: str, value: Any) -> Any:
         if type(value) is not bool:
             raise InvalidPolicy(f"Invalid tee {shown(value)}: must be True or False")
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a number of days above 0, or None")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_RETENTION:
+        raise InvalidPolicy(
+            f"Invalid {name} {shown(value)}: must be a number of days above 0, at most {LONGEST_RETENTION}, or None"
+        )
     return float(value)
 
 

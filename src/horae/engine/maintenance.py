@@ -352,15 +352,14 @@ class MaintenanceLoops(EnginePart, HeartbeatSender):
                 self._system = system
 
     async def retain(self) -> None:
-        while self._tuning.job_history_retention_days is not None:
+        while True:
             await asyncio.sleep(self._tuning.retain_every)
             await self._kept("retention", self._retain)
 
     async def _retain(self) -> None:
         days = self._tuning.job_history_retention_days
-        assert days is not None
         deleted = 0
-        while True:
+        while days is not None:
             count = await self._store.retain(timedelta(days=days), DELETED_AT_ONCE)
             deleted += count
             if count < DELETED_AT_ONCE:

@@ -70,7 +70,7 @@ def _shell(command: str, policy: ExternalPolicy) -> AllowedProgram:
     if not policy.allow_shell:
         raise CommandRefused(
             f"Command {shown(command)} asks for a shell, which this node does not allow",
-            hint="Leave the shell out, or set allow_shell = true under [external] in the configuration.",
+            hint="Leave the shell out, or set shell = true under [external] in the configuration.",
         )
     if not command.strip():
         raise CommandRefused("The command is empty")

@@ -109,7 +109,7 @@ class AttemptStopper(EnginePart):
 
     def kill(self, attempt: LiveAttempt) -> None:
         """Kills the attempt's process or program, if it has one. Its end is reported as usual."""
-        if isinstance(attempt.handle, asyncio.Task) is False and attempt.handle is not None:
+        if attempt.handle is not None and not isinstance(attempt.handle, asyncio.Task):
             attempt.handle.kill()
         if attempt.kill is not None:
             attempt.kill()

@@ -31,7 +31,13 @@ async def jobs(
 ) -> tuple[JobRecord, ...]:
     wanted = None if names is None else [str(ids.job_uuid(name)) for name in names]
     rows = await work.transaction.rows(
-        "list_jobs", jobs=wanted, tag=tag, state=None if state is None else str(state), after=after, limit=limit
+        "list_jobs",
+        jobs=wanted,
+        tag=tag,
+        state=None if state is None else str(state),
+        after=after,
+        # A caller who names jobs takes one that is left out for one that does not exist.
+        limit=limit if names is None else len(names),
     )
     return await job_records(work, rows)
 

@@ -33,6 +33,13 @@ class ReadingContract(Contract):
         assert await scene.store.jobs(()) == ()
 
     @scenario
+    async def test_every_job_that_is_asked_for_by_name_is_found_whatever_the_length_of_a_page(
+        self, scene: Scene
+    ) -> None:
+        await scene.define(job("a"), job("b"), job("c"))
+        assert [record.name for record in await scene.store.jobs(("c", "a", "b"), limit=1)] == ["a", "b", "c"]
+
+    @scenario
     async def test_runs_are_paged_the_newest_born_first(self, scene: Scene) -> None:
         await scene.define(job("a", overlap="allow"), job("b", overlap="allow"))
         for _ in range(3):

@@ -385,7 +385,7 @@ class ModelStore:
             and (tag is None or tag in job.definition.spec.tags)
             and (state is None or job.state == state)
             and (after is None or job.name > after)
-        )[:limit]
+        )[: limit if names is None else len(names)]
 
     async def runs(
         self,

@@ -322,7 +322,7 @@ class TextProcessPool:
             raise cancelled
 
     def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        if self._threads is None or (self._closed and work is TextProcess):
+        if self._threads is None or (self._closed and work == self._make):
             raise StoreUnavailable("The store is closed", hint="Await its open() first.")
         try:
             return asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments))
