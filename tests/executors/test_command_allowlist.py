@@ -231,7 +231,7 @@ def test_arguments_keep_their_quotes_blanks_and_line_ends(place: Place) -> None:
 def test_a_shell_is_refused_unless_the_policy_allows_it(place: Place) -> None:
     error = refusal(place, "echo $((1 + 1)) | cat", shell=True)  # noqa: S604 - what is tested
     assert "asks for a shell" in error.message
-    assert "shell = true under [external]" in (error.hint or "")  # as docs/external.md and the configuration have it
+    assert "set shell = true under [external]" in (error.hint or "")
     place.allow(allow_shell=True, commands=(), directories=())
     assert place.run("echo $((1 + 1)) | cat", shell=True).text == "2\n"  # noqa: S604 - what is tested
     assert refusal(place, "  ", shell=True).message == "The command is empty"  # noqa: S604 - what is tested

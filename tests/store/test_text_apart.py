@@ -391,3 +391,20 @@ def test_a_catalog_in_memory_takes_no_text_of_others() -> None:
         assert await store.select("SELECT 1", own=True) == [(1,)]
 
     asyncio.run(with_worker(Place("sqlite", ":memory:"), body))
+
+
+def test_a_closed_store_starts_no_process_in_the_loop_of_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(text_processes, "TextProcess", lambda *given: started.append("one"))
+
+    async def ask() -> None:
+        pool = text_processes.TextProcessPool(str(tmp_path / "horae.db"), PATIENCE)
+        pool.open()
+        pool.close()
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await pool.select("alice", "SELECT 1", 1, 1.0, viewer=False)
+
+    asyncio.run(ask())
+    assert started == []
