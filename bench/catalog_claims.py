@@ -1,6 +1,6 @@
 """Fifty workers and twenty thousand due runs on PostgreSQL: claims a second, and how long one claim takes.
 
-A claim is `dispatch`: runs that are due are given to whoever asks. `plan`, which also works out what is due and bears
+A claim is `claim_runs`: runs that are due are given to whoever asks. `plan`, which also works out what is due and bears
 it, is shown beside it. Workers of a process share its connections, as many as a store has unless told otherwise; the
 plain statement they are held against has a connection for each. All know the definitions.
 """
@@ -51,7 +51,7 @@ LEAST_CLAIMS = 10_000
 LEAST_SHARE = 0.6
 MOST_SHARE = 1.1
 """Of the plain statement's: it made 16,000 to 20,000 claims a second at p99 61 to 89 ms where the targets were set."""
-WAYS = ("raw", "dispatch", "plan")
+WAYS = ("raw", "claim_runs", "create_due_runs")
 
 _RAW_CLAIM = b"""
 WITH taken AS (
@@ -111,7 +111,7 @@ def _report(found: dict[str, list[tuple[float, list[float]]]]) -> Result:
         rows.append([way, shown(rates, "{:,.0f}"), shown(median, "{:.0f}"), shown(slowest, "{:.0f}")])
         data[way] = {"claims_per_second": spread(rates), "p50_ms": spread(median), "p99_ms": spread(slowest)}
     heading = [f"{sum(PROCESSES)} workers, {DUE:,} due runs, {CLAIM} a claim", "claims/s", "p50 ms", "p99 ms"]
-    return Result(table(heading, rows), data, _short(data["dispatch"], data["raw"]))
+    return Result(table(heading, rows), data, _short(data["claim_runs"], data["raw"]))
 
 
 def _short(own: dict[str, dict[str, float]], raw: dict[str, dict[str, float]]) -> list[str]:
@@ -134,7 +134,7 @@ def _rounds(
     with psycopg.connect(url, autocommit=True) as connection:
         for number in range(rounds + 1):
             for way in WAYS:
-                for text in (_EMPTY, _AWAKE) if way == "plan" else (_EMPTY, _ASLEEP, _PENDING):
+                for text in (_EMPTY, _AWAKE) if way == "create_due_runs" else (_EMPTY, _ASLEEP, _PENDING):
                     connection.execute(text, {"now": now})
                 connection.execute("VACUUM ANALYZE sys.jobs, sys.job_runs, sys.task_runs, sys.task_attempts")
                 seconds, latencies = fleet.run(way)
@@ -199,8 +199,8 @@ async def _serve(end: Connection, url: str, at: datetime, workers: int, connecti
         now = milliseconds(at)
         ways: dict[str, list[Claimer]] = {
             "raw": [_raw_claimer(connection, str(node), now) for connection, node in zip(own, nodes, strict=True)],
-            "dispatch": [_dispatcher(store, str(node)) for node in nodes],
-            "plan": [_planner(store, str(node)) for node in nodes],
+            "claim_runs": [_claimer(store, str(node)) for node in nodes],
+            "create_due_runs": [_planner(store, str(node)) for node in nodes],
         }
         end.send("ready")
         while (way := await asyncio.to_thread(end.recv)) is not None:
@@ -236,11 +236,11 @@ def _raw_claimer(connection: psycopg.AsyncConnection[Any], node: str, now: int) 
     return claim
 
 
-def _dispatcher(store: Catalog, node: str) -> Claimer:
+def _claimer(store: Catalog, node: str) -> Claimer:
     capacity = Capacity(node, CLAIM, HANDLERS)
 
     async def claim() -> int:
-        return len((await store.dispatch(capacity)).claims)
+        return len((await store.claim_runs(capacity)).claims)
 
     return claim
 
@@ -249,6 +249,6 @@ def _planner(store: Catalog, node: str) -> Claimer:
     capacity = Capacity(node, CLAIM, HANDLERS)
 
     async def claim() -> int:
-        return len((await store.plan(CLAIM, capacity)).claims)
+        return len((await store.create_due_runs(CLAIM, capacity)).claims)
 
     return claim

@@ -143,7 +143,7 @@ async def _minutes(measured: Measured, scale: Scale) -> list[Times]:
 
 async def _verbs(measured: Measured, capacity: Capacity, times: Times) -> None:
     begun = perf_counter()
-    planned = await measured.store.plan(BATCH, capacity)
+    planned = await measured.store.create_due_runs(BATCH, capacity)
     times.plan += perf_counter() - begun
     assert len(planned.claims) == BATCH, f"{len(planned.claims)} claims of {BATCH}"
     settlements = successes(planned.claims)

@@ -39,7 +39,7 @@ FEW_JOBS = 10_000
 BATCH = 100
 TARGET = 1.5
 LOAD = 100_000
-VERBS = ("plan", "dispatch", "settle")
+VERBS = ("create_due_runs", "claim_runs", "settle")
 
 _COLUMNS = (
     "job_type, schedule_kind, cron_expression, schedule_tz, on_completion, max_retries, retry_backoff_seconds,"
@@ -150,8 +150,8 @@ async def _batch(measured: Measured, minute: int, first: int) -> dict[str, list[
     store, node = measured.store, measured.node
     capacity = Capacity(str(node), BATCH, HANDLERS)
     spent: dict[str, list[float]] = {verb: [] for verb in VERBS}
-    with timed(spent["plan"]):
-        planned = await store.plan(BATCH, capacity)
+    with timed(spent["create_due_runs"]):
+        planned = await store.create_due_runs(BATCH, capacity)
     assert len(planned.claims) == BATCH, f"{len(planned.claims)} claims of {BATCH}"
     with timed(spent["settle"]):
         await store.settle(node, successes(planned.claims))
@@ -159,8 +159,8 @@ async def _batch(measured: Measured, minute: int, first: int) -> dict[str, list[
         Admission(f"job-{number}", Origin.TRIGGER, "bench", key=f"{minute}") for number in range(first, first + BATCH)
     ]
     await store.admit(asked)
-    with timed(spent["dispatch"]):
-        dispatched = await store.dispatch(capacity)
+    with timed(spent["claim_runs"]):
+        dispatched = await store.claim_runs(capacity)
     assert len(dispatched.claims) == BATCH, f"{len(dispatched.claims)} claims of {BATCH}"
     await store.settle(node, successes(dispatched.claims))
     return spent

@@ -52,7 +52,7 @@ def _without_triggers(kind: str, place: str) -> None:
 async def _cycle(measured: Measured, *, hook: bool) -> float:
     capacity = Capacity(str(measured.node), BATCH, HANDLERS)
     begun = perf_counter()
-    planned = await measured.store.plan(BATCH, capacity)
+    planned = await measured.store.create_due_runs(BATCH, capacity)
     await measured.store.settle(measured.node, successes(planned.claims))
     if hook:
         while notices := await measured.store.claim_notices(measured.node, [HOOK.hook_id]):

@@ -95,8 +95,8 @@ class Stand:
         """Lets time pass; what comes due is started on the node."""
         self.clock.advance(duration)
         await self.store.heartbeat(NODE, self._claimed)
-        planned = await self.store.plan(start=Capacity(str(NODE), 50))
-        dispatched = await self.store.dispatch(Capacity(str(NODE), 50))
+        planned = await self.store.create_due_runs(start=Capacity(str(NODE), 50))
+        dispatched = await self.store.claim_runs(Capacity(str(NODE), 50))
         claims = (*planned.claims, *dispatched.claims)
         self._claimed |= {claim.run_id: claim.fence for claim in claims}
         return claims

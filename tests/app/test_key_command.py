@@ -51,7 +51,7 @@ def test_a_command_that_hangs_keeps_its_node_from_nothing_else(tmp_path: Path, m
             command.may_answer.set()
             engine = app.engine
             assert engine is not None
-            await until(lambda: engine.keeper._digested is not None)
+            await until(lambda: engine.maintenance._digested is not None)
 
     asyncio.run(main())
     assert command.answered == [True]

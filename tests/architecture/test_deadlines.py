@@ -102,7 +102,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "engine/hook_delivery.py HookDeliverer.finish: with self._taking",
         "engine/claimer.py Claimer._turn: with self.claiming",
         "engine/claimer.py Claimer.claims_over: with self.claiming",
-        "engine/maintenance.py MaintenanceLoops.pulse: with self._dispatcher.claiming",
+        "engine/maintenance.py MaintenanceLoops.pulse: with self._claimer.claiming",
         "executors/transaction.py RunTransaction._within: with self._lock",
         "executors/transaction.py RunTransaction.settle: with self._lock",
         "executors/transaction.py RunTransaction.roll_back: with self._lock",

@@ -215,7 +215,7 @@ def test_a_span_of_a_pause_says_how_many_slots_it_stands_for_and_up_to_when(tmp_
         await store.define([minutely()])
         await store.set_state("a", JobState.PAUSED)
         clock.advance("1d")
-        await store.plan()
+        await store.create_due_runs()
 
     asyncio.run(opened(place, clock, paused))
     url = place.url

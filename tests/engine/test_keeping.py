@@ -61,7 +61,7 @@ def test_a_late_node_kills_what_it_can_while_others_do_not_have_its_runs() -> No
             await asyncio.sleep(3000)
         finally:
             await asyncio.sleep(20)
-            ended.append(engine().keeper.watchdog.silence)
+            ended.append(engine().maintenance.watchdog.silence)
 
     def engine() -> Any:
         assert app.engine is not None
@@ -72,11 +72,11 @@ def test_a_late_node_kills_what_it_can_while_others_do_not_have_its_runs() -> No
         await sim.advance("1s")
         # As a program would have it, of which the attempt waits for the end.
         (attempt,) = engine().ledger.attempts
-        attempt.kill = lambda: killed.append(engine().keeper.watchdog.silence)
-        await engine().keeper.pulse()
-        async with engine().dispatcher.claiming:
+        attempt.kill = lambda: killed.append(engine().maintenance.watchdog.silence)
+        await engine().maintenance.pulse()
+        async with engine().claimer.claiming:
             await sim.advance("26s")
-            engine().keeper.late(26.0)
+            engine().maintenance.late(26.0)
             await sim.advance("1m")
 
     simulate(app, body, settings={"heartbeat": 3600, "late_after": 25.0})
@@ -96,7 +96,7 @@ def written(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, floa
 
         monkeypatch.setattr(store, name, noting)
 
-    for name in ("heartbeat", "plan", "dispatch"):
+    for name in ("heartbeat", "create_due_runs", "claim_runs"):
         noted(name)
     return calls
 
@@ -137,16 +137,16 @@ def test_a_claim_that_waited_for_a_heartbeat_that_hung_is_made_after_the_next_on
         assert engine is not None
         await sim.advance("5s")
         calls = written(await app.home.store(), monkeypatch)
-        await engine.dispatcher.claiming.acquire()
+        await engine.claimer.claiming.acquire()
         await sim.advance("40s")
         assert calls == []
-        engine.dispatcher.claiming.release()
+        engine.claimer.claiming.release()
         await sim.advance("1s")
         return [name for name, _ in calls]
 
     made = simulate(app, body, settings={"heartbeat": 3600, "late_after": 25.0})
     assert made[0] == "heartbeat"
-    assert "plan" in made
+    assert "create_due_runs" in made
 
 
 def test_a_run_whose_preparation_took_too_long_for_its_node_is_handed_back_unbegun(
@@ -159,7 +159,7 @@ def test_a_run_whose_preparation_took_too_long_for_its_node_is_handed_back_unbeg
     @app.job("a", Every("1d"))
     async def work() -> None:
         assert app.engine is not None
-        silent.append(app.engine.keeper.watchdog.silence)
+        silent.append(app.engine.maintenance.watchdog.silence)
 
     @app.on_start
     async def starting(run: Any) -> None:
@@ -392,14 +392,14 @@ def test_a_node_s_row_says_what_it_stands_by_before_it_goes_by_more_and_only_aft
         describe = store.describe
 
         async def describing(node: UUID, details: dict[str, Any]) -> None:
-            told.append(((details["silence"], details["heartbeat"]), engine.keeper.rhythm))
+            told.append(((details["silence"], details["heartbeat"]), engine.maintenance.rhythm))
             await describe(node, details)
 
         monkeypatch.setattr(store, "describe", describing)
-        own = engine.keeper.rhythm
+        own = engine.maintenance.rhythm
         slow = {"scheduler.take_over_after": 40_000.0, "scheduler.heartbeat": 10_000.0}
         await engine._retune(slow)
-        assert (told, engine.keeper.rhythm) == ([((40_000.0, 10_000.0), own)], (40_000.0, 10_000.0))
+        assert (told, engine.maintenance.rhythm) == ([((40_000.0, 10_000.0), own)], (40_000.0, 10_000.0))
         told.clear()
         await engine._retune({})
         assert told == []

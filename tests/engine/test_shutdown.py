@@ -24,7 +24,7 @@ async def stopping(app: Horae) -> asyncio.Task[None]:
     engine = app.engine
     assert engine is not None
     task = asyncio.create_task(app.shut())
-    await until(lambda: engine.dispatcher.draining)
+    await until(lambda: engine.claimer.draining)
     return task
 
 

@@ -76,14 +76,14 @@ def test_a_run_that_is_stopped_before_its_preparation_begins_gives_its_place_bac
     async def main() -> tuple[RunReport, Engine]:
         engine = await app.open()
         try:
-            prepare = engine.dispatcher._prepare
+            prepare = engine.claimer._prepare
 
             async def prepare_and_stop(runs: Any) -> None:
                 await prepare(runs)
                 for run in runs:
                     engine.runner.stop_run(run, "enough")
 
-            engine.dispatcher._prepare = prepare_and_stop  # type: ignore[method-assign]
+            engine.claimer._prepare = prepare_and_stop  # type: ignore[method-assign]
             report = await ended(app, await app.trigger("a"))
             await until(lambda: not engine.ledger.runs)
             return report, engine

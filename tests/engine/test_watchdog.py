@@ -43,7 +43,7 @@ def test_a_node_whose_heartbeat_hangs_for_ever_stops_its_work(tmp_path: Path) ->
             await asyncio.wait_for(began.wait(), PATIENCE)
             assert app.engine is not None
             # Every heartbeat waits for this, and none is ever given up.
-            async with app.engine.dispatcher.claiming:
+            async with app.engine.claimer.claiming:
                 await asyncio.wait_for(stopped.wait(), PATIENCE)
 
     asyncio.run(main())
@@ -87,13 +87,13 @@ def test_a_process_ends_before_another_node_has_its_run_or_soon_after(tmp_path: 
             await until(file.exists)
             (run,) = engine.ledger.runs.values()
             # No heartbeat is confirmed meanwhile, and nothing is claimed again.
-            async with engine.dispatcher.claiming:
+            async with engine.claimer.claiming:
                 await app.cancel(ref)
                 if how == "lost":
-                    engine.completer.lost(run)
+                    engine.settler.lost(run)
                 else:
-                    clock = engine.keeper.watchdog.clock
-                    engine.keeper.watchdog.clock = lambda: clock() + engine.keeper.rhythm[0]
+                    clock = engine.maintenance.watchdog.clock
+                    engine.maintenance.watchdog.clock = lambda: clock() + engine.maintenance.rhythm[0]
                 await until(lambda: not engine.ledger.attempts)
 
     asyncio.run(main())

@@ -61,7 +61,7 @@ def lived(place: Place) -> None:
         await store.create_user("ann", by="local")
         for minute in range(4):
             clock.advance("1m")
-            claims = (await store.plan(start=Capacity(str(NODE), 10))).claims
+            claims = (await store.create_due_runs(start=Capacity(str(NODE), 10))).claims
             end = (AttemptEnd(0, 1, AttemptState.SUCCESS),)
             await store.settle(NODE, [Settlement(each.run_id, each.run_no, each.fence, end) for each in claims])
             await store.note("LOGIN", by="ann", outcome="OK", details={"minute": minute})
@@ -163,7 +163,7 @@ def test_a_span_that_was_closed_must_stay_as_it_is(place: Place) -> None:
         await store.set_state("a", JobState.PAUSED)
         for _ in range(5):
             clock.advance("1m")
-            await store.plan()
+            await store.create_due_runs()
         await store.set_state("a", JobState.ENABLED)
         await store.seal()
 
@@ -181,7 +181,7 @@ def test_a_run_that_failed_must_still_say_so(place: Place) -> None:
         await store.join(NODE)
         await store.define([minutely(name) for name in "ab"])
         clock.advance("1m")
-        failed, open_ = (await store.plan(start=Capacity(str(NODE), 10))).claims
+        failed, open_ = (await store.create_due_runs(start=Capacity(str(NODE), 10))).claims
         end = (AttemptEnd(0, 1, AttemptState.FAILED, error="no"),)
         await store.settle(NODE, [Settlement(failed.run_id, failed.run_no, failed.fence, end)])
         await store.seal()

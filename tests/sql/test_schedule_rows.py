@@ -58,7 +58,7 @@ def test_the_third_designs_own_text_creates_a_schedule_for_each_handler_that_a_l
         result = await asyncio.to_thread(stage.sql, DESIGN)
         assert (result.statement, result.rowcount) == ("INSERT", 1)
         assert rows(stage, "name", "kind", "cron_spec", "enabled") == [("email_digest", "task", "@hourly", True)]
-        await store.plan()
+        await store.create_due_runs()
         assert [run.job_name for run in await store.runs()] == ["email_digest"], "now() is its first time"
         result = await asyncio.to_thread(stage.sql, DESIGN)
         assert (result.rowcount, result.message) == (0, "inserted 0 schedules; known already: email_digest")
@@ -97,7 +97,7 @@ def test_an_inserted_job_is_the_one_that_a_client_of_the_database_would_have_ins
     stage.place.sql(f"{INSERT} VALUES ('b', '30 4 * * *')")
 
     async def body(store: Store) -> None:
-        await store.plan()
+        await store.create_due_runs()
 
     asyncio.run(opened(stage.place, None, body))
     found = {job.name: job for job in stage.app.sync.jobs()}

@@ -54,7 +54,7 @@ async def with_worker(
         await store.join(node)
         await store.define([JobSpec("a", None, tuple(TaskSpec(name) for name in tasks))])
         await store.admit([Admission("a", Origin.TRIGGER, "ann")])
-        [claim] = (await store.dispatch(Capacity(str(node), 5))).claims
+        [claim] = (await store.claim_runs(Capacity(str(node), 5))).claims
         await body(Worker(store, node, claim))
     finally:
         await store.close()

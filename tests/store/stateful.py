@@ -288,7 +288,7 @@ class StoreComparison(RuleBasedStateMachine):
         """As engines see it: plan, then dispatch."""
         self.clock.advance("1m")
         self.plan(500, fused, which, None)
-        self.dispatch(which, slots, None)
+        self.claim_runs(which, slots, None)
 
     @rule(fused=some.integers(0, 2), said=some.lists(right_words, min_size=3, max_size=3), which=choices)
     def a_busy_minute_passes(self, fused: int, said: list[Word], which: int) -> None:
@@ -308,13 +308,13 @@ class StoreComparison(RuleBasedStateMachine):
     @rule(limit=some.sampled_from((1, 2, 500)), slots=some.integers(0, 3), which=choices, callables=handlers)
     def plan(self, limit: int, slots: int, which: int, callables: frozenset[str] | None) -> None:
         start = Capacity(str(self.nodes[which % len(self.nodes)]), slots, callables) if slots else None
-        model, real = self.ask(lambda store, _: store.plan(limit, start))
+        model, real = self.ask(lambda store, _: store.create_due_runs(limit, start))
         self.take(model.claims, real.claims)
 
     @rule(which=choices, slots=some.integers(0, 4), callables=handlers)
-    def dispatch(self, which: int, slots: int, callables: frozenset[str] | None) -> None:
+    def claim_runs(self, which: int, slots: int, callables: frozenset[str] | None) -> None:
         capacity = Capacity(str(self.nodes[which % len(self.nodes)]), slots, callables)
-        model, real = self.ask(lambda store, _: store.dispatch(capacity))
+        model, real = self.ask(lambda store, _: store.claim_runs(capacity))
         self.take(model.claims, real.claims)
 
     @precondition(lambda self: self.claims)

@@ -24,7 +24,7 @@ def test_every_change_of_a_job_and_every_end_of_a_run_leaves_its_row(place: Plac
         await store.set_state("a", JobState.PAUSED, by="bob")
         await store.set_state("a", JobState.ENABLED, by="bob")
         clock.advance("1m")
-        claims = (await store.plan(start=Capacity(str(NODE), 10))).claims
+        claims = (await store.create_due_runs(start=Capacity(str(NODE), 10))).claims
         ends = {"a": AttemptState.SUCCESS, "b": AttemptState.FAILED}
         await store.settle(
             NODE,
@@ -54,7 +54,7 @@ def test_the_digest_of_a_batch_is_over_what_its_rows_say(place: Place) -> None:
         await store.join(NODE)
         await store.define([minutely(name) for name in "abc"])
         clock.advance("1m")
-        claims = (await store.plan(start=Capacity(str(NODE), 10))).claims
+        claims = (await store.create_due_runs(start=Capacity(str(NODE), 10))).claims
         end = (AttemptEnd(0, 1, AttemptState.SUCCESS),)
         await store.settle(NODE, [Settlement(each.run_id, each.run_no, each.fence, end) for each in claims])
 

@@ -39,12 +39,12 @@ def test_statements_first_prepared_in_a_pipeline_that_broke_off_work_afterwards(
 
     async def _plan_over_taken_keys(store: Catalog, capacity: Capacity) -> None:
         clock.advance("1m")
-        assert (await store.plan(500, capacity)).born == 20
+        assert (await store.create_due_runs(500, capacity)).born == 20
         for _ in range(3):
             place.sql(DONE)
             place.sql(BACK)
             clock.advance("1m")
             # The key of the slot that is planned again is taken: the pipeline breaks, the pass is made once more.
-            assert (await store.plan(500, capacity)).born == 20
+            assert (await store.create_due_runs(500, capacity)).born == 20
 
     asyncio.run(body())

@@ -36,7 +36,7 @@ def test_every_schedule_is_shown_with_its_times(place: Place) -> None:
         await store.define([minutely("a", Cron("*/5 * * * *")), flow])
         clock.advance("5m")
         await store.join(NODE)
-        await store.plan(start=Capacity(str(NODE), 10))
+        await store.create_due_runs(start=Capacity(str(NODE), 10))
 
     run(place, body)
     assert shown(place, "kind") == ["task", "flow"]
@@ -56,13 +56,13 @@ def test_switching_enabled_off_pauses_and_on_resumes(place: Place) -> None:
         place.sql("UPDATE sys.cb_schedules SET enabled = false WHERE name = 'a'")
         assert await store.changed(seen, timeout=PATIENCE) != seen, "nobody was woken"
         assert (await store.jobs())[0].state is JobState.ENABLED, "the trigger itself changes nothing"
-        await store.plan()
+        await store.create_due_runs()
         assert (await store.jobs())[0].state is JobState.PAUSED
         clock.advance("2m")
-        await store.plan()
+        await store.create_due_runs()
         assert {each.state for each in await store.runs()} == {RunState.SKIPPED}
         place.sql("UPDATE sys.cb_schedules SET enabled = true WHERE name = 'a'")
-        await store.plan()
+        await store.create_due_runs()
         assert (await store.jobs())[0].state is JobState.ENABLED
 
     run(place, body)
@@ -72,11 +72,11 @@ def test_setting_next_run_at_moves_that_one_slot(place: Place) -> None:
     async def body(store: Store, clock: ManualClock) -> None:
         await store.define([minutely("a", Cron("0 * * * *"))])
         place.sql("UPDATE sys.cb_schedules SET next_run_at = '2026-01-01T00:20:00Z'")
-        await store.plan()
+        await store.create_due_runs()
         record = (await store.jobs())[0]
         assert record.next_run_time == datetime(2026, 1, 1, 0, 20, tzinfo=UTC)
         clock.set(datetime(2026, 1, 1, 0, 20, tzinfo=UTC))
-        await store.plan()
+        await store.create_due_runs()
         (born,) = await store.runs()
         assert born.scheduled_time == datetime(2026, 1, 1, 1, 0, tzinfo=UTC)
         assert (await store.jobs())[0].next_run_time == datetime(2026, 1, 1, 2, 0, tzinfo=UTC)
@@ -89,7 +89,7 @@ def test_setting_cron_spec_makes_a_new_version(place: Place, text: str, followin
     async def body(store: Store, clock: ManualClock) -> None:
         await store.define([minutely()])
         place.sql(f"UPDATE sys.cb_schedules SET cron_spec = '{text}' WHERE name = 'a'")
-        await store.plan()
+        await store.create_due_runs()
         record = (await store.jobs())[0]
         assert record.version == 2
         assert record.next_run_time == datetime(2026, 1, 1, 0, following, tzinfo=UTC)
@@ -103,7 +103,7 @@ def test_a_request_that_is_invalid_changes_nothing_and_says_why(place: Place) ->
         await store.define([minutely()])
         before = await store.jobs()
         place.sql("UPDATE sys.cb_schedules SET cron_spec = '61 * * * *'")
-        await store.plan()
+        await store.create_due_runs()
         assert await store.jobs() == before
 
     run(place, body)
@@ -119,7 +119,7 @@ def test_one_bad_request_does_not_hold_up_a_good_one(place: Place) -> None:
         await store.define([minutely("a"), minutely("b")])
         place.sql("UPDATE sys.cb_schedules SET cron_spec = 'nonsense' WHERE name = 'a'")
         place.sql("UPDATE sys.cb_schedules SET enabled = false WHERE name = 'b'")
-        await store.plan()
+        await store.create_due_runs()
         assert [each.state for each in await store.jobs()] == [JobState.ENABLED, JobState.PAUSED]
 
     run(place, body)

@@ -54,7 +54,7 @@ async def backlog(store: Catalog, clock: ManualClock, kind: str, owner: str) -> 
         name = jobs[0].name
         await store.admit([Admission(name, Origin.TRIGGER, owner, key=str(each)) for each in range(BACKLOG)])
     clock.advance("1m")
-    while (await store.plan(500, None)).more:
+    while (await store.create_due_runs(500, None)).more:
         pass
 
 
@@ -74,7 +74,7 @@ def test_a_claim_reads_no_more_of_a_backlog_that_has_no_room_than_it_must(
             await backlog(store, clock, kind, owner)
             for expected in ({owner: 1, "bob": 3}, {}):
                 asked.clear()
-                claims = (await store.dispatch(Capacity(str(NODE), 10))).claims
+                claims = (await store.claim_runs(Capacity(str(NODE), 10))).claims
                 assert Counter(claim.job_name.partition("-")[0] for claim in claims) == expected
                 assert asked.total() <= MOST, asked
             assert asked["claimable_candidates_of"] + asked["claimable_candidates_unshared"] <= 4
@@ -97,7 +97,7 @@ def test_a_job_of_which_only_the_former_version_is_full_starts_runs_of_the_prese
             await store.define([replace(limited, settings={"overlap": "allow", "max_concurrent": 2})])
             await store.admit([Admission("a", Origin.TRIGGER, "local", key=str(each)) for each in range(3, 6)])
             for expected in ([1], [2], []):
-                claims = (await store.dispatch(Capacity(str(NODE), 1))).claims
+                claims = (await store.claim_runs(Capacity(str(NODE), 1))).claims
                 assert [claim.definition.version for claim in claims] == expected
         finally:
             await store.close()

@@ -47,9 +47,9 @@ def test_a_claim_takes_what_no_other_transaction_holds_and_waits_for_nothing(
             assert held is not None
             await other.execute("SELECT 1 FROM sys.job_runs WHERE run_no = %s FOR UPDATE", held)
             async with asyncio.timeout(GUARD):
-                beside = await store.dispatch(capacity)
+                beside = await store.claim_runs(capacity)
             await other.rollback()
-        after = await store.dispatch(capacity)
+        after = await store.claim_runs(capacity)
         assert [len(beside.claims), [claim.run_no for claim in after.claims]] == [2, [held[0]]]
         await store.close()
 

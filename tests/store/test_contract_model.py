@@ -31,9 +31,9 @@ def test_declaring_takes_over_from_a_node_whose_lock_is_free() -> None:
         store = ModelStore(clock)
         await store.join(node)
         await store.declare((registered(),))
-        (claim,) = (await store.plan(start=Capacity(str(node), 1))).claims
+        (claim,) = (await store.create_due_runs(start=Capacity(str(node), 1))).claims
         clock.advance(timedelta(seconds=90))
-        await store.plan()
+        await store.create_due_runs()
         assert [run.state for run in await store.runs()] == ["QUEUED", "RUNNING"]
         assert [each.standing for each in await store.declare((registered(),))] == [RegistrationStatus.PRESERVED]
         store.die(node)

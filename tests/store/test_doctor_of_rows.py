@@ -33,7 +33,7 @@ def test_an_enabled_job_without_an_alarm_is_named_until_it_is_enabled_again(plac
         await store.set_state("off", JobState.DISABLED)
         place.sql("UPDATE sys.jobs SET wake_at = NULL WHERE job_name = 'a'")
         clock.advance("5m")
-        await store.plan()
+        await store.create_due_runs()
         (found,) = await named(store, "a", "schedules")
         assert found.level == "error"
         assert "never fires" in found.message
@@ -42,7 +42,7 @@ def test_an_enabled_job_without_an_alarm_is_named_until_it_is_enabled_again(plac
         for other in ("off", "over", "on"):
             assert await named(store, other, "schedules") == []
         await store.set_state("a", JobState.ENABLED)
-        await store.plan()
+        await store.create_due_runs()
         assert await named(store, "a", "schedules") == []
         assert await store.runs(job="a") != (), "it fires again"
 
@@ -54,13 +54,13 @@ def test_requests_that_were_refused_are_shown_for_a_week_the_newest_first(place:
         await store.define([minutely("a")])
         assert (await examine(store)).checks["requests"] == "0 refused in 7 days"
         place.sql("UPDATE sys.cb_schedules SET cron_spec = '61 * * * *'")
-        await store.plan()
+        await store.create_due_runs()
         clock.advance("1h")
         place.sql("INSERT INTO sys.cb_schedules (name, cron_spec) VALUES ('new', 'never')")
         place.sql("UPDATE sys.schedule_requests SET requested_by = 'ann'")
-        await store.plan()
+        await store.create_due_runs()
         place.sql("UPDATE sys.cb_schedules SET enabled = false")
-        await store.plan()
+        await store.create_due_runs()
         (found,) = await named(store, "a", "requests")
         assert found.level == "warning"
         assert found.message.startswith(
@@ -80,7 +80,7 @@ def test_of_many_refused_requests_a_few_are_shown(place: Place) -> None:
     async def body(store: Catalog, clock: ManualClock) -> None:
         values = ", ".join(f"('job-{number}', 'never')" for number in range(MOST_REFUSED + 3))
         place.sql(f"INSERT INTO sys.cb_schedules (name, cron_spec) VALUES {values}")
-        await store.plan()
+        await store.create_due_runs()
         examined = await examine(store)
         assert sum(each.check == "requests" for each in examined.findings) == MOST_REFUSED
         assert examined.checks["requests"] == f"at least {MOST_REFUSED} refused in 7 days"

@@ -107,11 +107,11 @@ def test_claims_pass_over_pools_and_jobs_that_a_stopped_claim_holds_and_look_at_
                 await stopped.rows("before_dispatch", node=str(first))
                 await stopped.rows("lock_pools")
                 await stopped.rows("lock_limited_jobs")
-                beside = await asyncio.wait_for(store.dispatch(Capacity(str(second), 9)), GUARD)
+                beside = await asyncio.wait_for(store.claim_runs(Capacity(str(second), 9)), GUARD)
             assert claimed(beside) == {"free"}
             assert beside.next_at is not None
             assert (beside.next_at - await store.now()).total_seconds() < 1
-            assert claimed(await store.dispatch(Capacity(str(second), 9))) == {"pooled", "limited"}
+            assert claimed(await store.claim_runs(Capacity(str(second), 9))) == {"pooled", "limited"}
 
     asyncio.run(main())
 
@@ -125,7 +125,7 @@ def test_taking_over_does_not_wait_for_the_row_of_the_dead_node(databases_18: Da
             await store.join(dead)
             await store.join(other)
             await prepared(store)
-            assert len((await store.dispatch(Capacity(str(dead), 9))).claims) == 3
+            assert len((await store.claim_runs(Capacity(str(dead), 9))).claims) == 3
             async with store.driver.transaction() as stopped:
                 await stopped.raw(STANDS_STILL)  # type: ignore[attr-defined]  # of PostgreSQL's own
                 await stopped.rows("before_dispatch", node=str(dead))
@@ -151,7 +151,7 @@ def test_the_server_ends_the_transaction_of_a_stopped_node_and_others_do_its_wor
                     async with opened(url) as late:
                         await late.join(node, name="late")
                         while len(found) < 3:
-                            found |= claimed(await late.dispatch(Capacity(str(node), 9)))
+                            found |= claimed(await late.claim_runs(Capacity(str(node), 9)))
                             await asyncio.sleep(0.05)
                         await late.take_over(node, gone, 0)
                     assert found == {"pooled", "limited", "free"}
@@ -234,7 +234,7 @@ def test_wherever_a_settlement_stops_the_server_ends_its_transaction(
             specs = [JobSpec(f"job-{number}", None, (*ONE, TaskSpec("two"))) for number in range(2)]
             await store.define(specs)
             await store.admit([Admission(spec.name, Origin.TRIGGER, "local") for spec in specs])
-            claims = (await store.dispatch(Capacity(str(node), 9))).claims
+            claims = (await store.claim_runs(Capacity(str(node), 9))).claims
         settlements = [
             Settlement(claim.run_id, claim.run_no, claim.fence, (AttemptEnd(0, 1, AttemptState.SUCCESS),))
             for claim in claims
@@ -298,7 +298,7 @@ def test_nothing_of_a_pipeline_is_sent_without_the_sync_that_has_the_server_coun
             await store.join(node)
             await prepared(store)
             monkeypatch.setattr(_pipeline_base, "pipeline_communicate", watched)
-            claims = (await store.dispatch(Capacity(str(node), 9))).claims
+            claims = (await store.claim_runs(Capacity(str(node), 9))).claims
             ends = (AttemptEnd(0, 1, AttemptState.SUCCESS),)
             await store.settle(node, [Settlement(each.run_id, each.run_no, each.fence, ends) for each in claims])
 

@@ -34,7 +34,7 @@ def test_a_job_whose_row_was_deleted_is_named_until_it_is_defined_again_and_drop
     async def body(store: Catalog, clock: ManualClock) -> None:
         await store.define([minutely("gone"), minutely("kept"), minutely("dropped")])
         clock.advance("1m")
-        await store.plan()
+        await store.create_due_runs()
         await store.drop(["dropped"], keep_history=True)
         delete(place, "DELETE FROM sys.jobs WHERE job_name = 'gone'")
         (found,) = await named(store, "gone")

@@ -76,7 +76,7 @@ class Node:
         """Until every run has ended."""
         ended = 0
         while ended < RUNS:
-            dispatched = await self.call(partial(self._store.dispatch, Capacity(str(self.node), 3)))
+            dispatched = await self.call(partial(self._store.claim_runs, Capacity(str(self.node), 3)))
             for claim in dispatched.claims:
                 self._known[claim.run_id] = claim.fence
             await asyncio.gather(*(self._run(claim) for claim in dispatched.claims))
@@ -109,7 +109,7 @@ class Node:
         for _ in range(RUNS):
             await self.call(self._store.totals)
             await self.call(self._store.nodes)
-            await self.call(self._store.plan)
+            await self.call(self._store.create_due_runs)
             await self.call(self._store.sweep)
             await self.call(lambda: driver.select("SELECT count(*) FROM sys.jobs", 10, 5.0))
             await self.once(lambda: self._store.changed(0, 1.0))
@@ -152,7 +152,7 @@ def test_a_task_s_transaction_whose_connection_hangs_is_over_soon_also_where_the
             node = Node(faults, store)
             await node.begin()
             await store.admit([Admission("a", Origin.TRIGGER, "ann")])
-            [claim] = (await store.dispatch(Capacity(str(node.node), 1))).claims
+            [claim] = (await store.claim_runs(Capacity(str(node.node), 1))).claims
             loop = asyncio.get_running_loop()
             began = loop.time()
 

@@ -59,10 +59,10 @@ async def goes_on(store: Catalog, clock: ManualClock) -> None:
     for _ in range(2):
         clock.advance("1m")
         for _ in range(3):
-            planned = await store.plan(start=Capacity(str(NODE), 1000))
+            planned = await store.create_due_runs(start=Capacity(str(NODE), 1000))
             if not planned.more:
                 break
-        await store.dispatch(Capacity(str(NODE), 1000))
+        await store.claim_runs(Capacity(str(NODE), 1000))
         slots = [each.scheduled_time for each in await store.runs(job="good", limit=1)]
         assert slots == [clock.now()], "another job was not planned"
 
@@ -144,7 +144,7 @@ def test_a_request_costs_at_most_its_own_job(place: Place, text: str) -> None:
         ]
         await store.define([good(), minutely("bad", Cron("0 * * * *")), *once])
         clock.advance("2s")
-        await store.plan()
+        await store.create_due_runs()
         for statement in (
             f"UPDATE sys.cb_schedules SET next_run_at = '{text}' WHERE name <> 'good'",
             f"INSERT INTO sys.cb_schedules (name, cron_spec, next_run_at) VALUES ('new', '@hourly', '{text}')",

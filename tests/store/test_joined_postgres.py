@@ -169,7 +169,7 @@ def test_a_run_that_was_taken_over_meanwhile_keeps_nothing(place: Place) -> None
             assert await worker.store.take_over(other, worker.node, 0) == 1
             settled = await joined.settle(worker.word(0))
             assert (settled.verdict, settled.state) == (SettlementVerdict.FENCED, RunState.PENDING)
-        [claim] = (await worker.store.dispatch(Capacity(str(other), 5))).claims
+        [claim] = (await worker.store.claim_runs(Capacity(str(other), 5))).claims
         with pytest.raises(Conflict):
             await worker.joins().__aenter__()
         heir = Worker(worker.store, other, claim)
@@ -267,7 +267,7 @@ def test_a_commit_without_an_answer_is_made_out_by_handing_the_run_back(
         history = await worker.store.history(worker.claim.run_id)
         assert history.tasks[0].state is (TaskState.SUCCESS if committed else TaskState.PENDING)
         if not ended:
-            [claim] = (await worker.store.dispatch(Capacity(str(worker.node), 5))).claims
+            [claim] = (await worker.store.claim_runs(Capacity(str(worker.node), 5))).claims
             # What was committed is not done again.
             assert [start.position for start in claim.starts] == [1 if committed else 0]
 

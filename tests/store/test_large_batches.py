@@ -30,7 +30,7 @@ def test_every_job_of_a_large_batch_bears_one_run_that_runs(place: Place) -> Non
     async def body(store: Store) -> None:
         node = await _defined(store)
         clock.advance("1m")
-        planned = await store.plan(JOBS + 1, Capacity(str(node), JOBS))
+        planned = await store.create_due_runs(JOBS + 1, Capacity(str(node), JOBS))
         assert (planned.jobs, planned.born, len(planned.claims)) == (JOBS, JOBS, JOBS)
         assert planned.wake_at is not None
         assert planned.wake_at > planned.now
@@ -50,18 +50,18 @@ def test_a_cursor_set_back_by_hand_costs_no_other_job_of_its_batch_a_run(place: 
         node = await _defined(store)
         capacity = Capacity(str(node), 2 * JOBS)
         clock.advance("1m")
-        await store.plan(JOBS, capacity)
+        await store.create_due_runs(JOBS, capacity)
         victim = place.sql("SELECT job_uuid FROM sys.jobs ORDER BY job_uuid")[position][0]
         place.sql(
             f"UPDATE sys.jobs SET planned_until = planned_until - {MINUTE},"
             f" wake_at = wake_at - {MINUTE} WHERE job_uuid = '{victim}'"
         )
-        planned = await store.plan(JOBS, capacity)
+        planned = await store.create_due_runs(JOBS, capacity)
         assert (planned.jobs, planned.born) == (1, 0)
         clock.advance("1m")
         place.sql("UPDATE sys.job_runs SET state = 'COMPLETED', completed_at = started_at")
         place.sql(f"UPDATE sys.jobs SET planned_until = planned_until - {MINUTE} WHERE job_uuid = '{victim}'")
-        planned = await store.plan(JOBS, capacity)
+        planned = await store.create_due_runs(JOBS, capacity)
         assert (planned.jobs, planned.born) == (JOBS, JOBS)
 
     asyncio.run(opened(place, clock, body))

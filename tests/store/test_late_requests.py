@@ -46,7 +46,7 @@ def written(place: Place, assignment: str, where: str, at: float) -> None:
 
 
 async def planned(store: Store) -> None:
-    while (await store.plan()).more:
+    while (await store.create_due_runs()).more:
         pass
 
 

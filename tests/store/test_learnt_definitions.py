@@ -84,17 +84,17 @@ def test_a_claim_whose_definitions_cannot_be_read_says_that_it_may_have_been_mad
         await worker.join(node)
         await author.define([minutely("a")])
         clock.advance("1m")
-        await author.plan()
+        await author.create_due_runs()
         monkeypatch.setattr(worker.driver, "transaction", broken(worker, StoreUnavailable("gone")))
         with pytest.raises(StoreUnavailable) as failure:
-            await worker.dispatch(Capacity(str(node), 5))
+            await worker.claim_runs(Capacity(str(node), 5))
         monkeypatch.undo()
         assert failure.value.outcome_unknown
         [run] = await author.runs()
         assert run.state is RunState.RUNNING
         # The worker knows nothing of it, so its next heartbeat gives it back.
         await worker.heartbeat(node, {})
-        assert [claim.job_name for claim in (await worker.dispatch(Capacity(str(node), 5))).claims] == ["a"]
+        assert [claim.job_name for claim in (await worker.claim_runs(Capacity(str(node), 5))).claims] == ["a"]
         await author.close()
         await worker.close()
 

@@ -309,8 +309,8 @@ def test_jobs_of_a_catalog_from_before_a_migration_go_on_after_it(empty: Place, 
         await store.join(node)
         await store.define([minutely("b")])
         clock.advance("1m")
-        await store.plan()
-        claims = (await store.dispatch(Capacity(str(node), 5))).claims
+        await store.create_due_runs()
+        claims = (await store.claim_runs(Capacity(str(node), 5))).claims
         assert sorted(claim.job_name for claim in claims) == ["a", "b"]
         ends = (AttemptEnd(0, 1, AttemptState.SUCCESS),)
         settled = await store.settle(node, [Settlement(each.run_id, each.run_no, each.fence, ends) for each in claims])
@@ -327,7 +327,7 @@ def test_what_ran_before_the_third_migration_is_remembered_after_it(empty: Place
     async def before(store: Store) -> None:
         await store.join(node)
         await store.declare([task])
-        (claim,) = (await store.plan(start=Capacity(str(node), 1))).claims
+        (claim,) = (await store.create_due_runs(start=Capacity(str(node), 1))).claims
         end = AttemptEnd(0, 1, AttemptState.SUCCESS)
         await store.settle(node, [Settlement(claim.run_id, claim.run_no, claim.fence, (end,))])
 
@@ -387,7 +387,7 @@ def test_the_release_before_requests_goes_on_after_them(empty: Place) -> None:
     async def body(store: Store) -> None:
         await store.define([minutely("a", Every("1m", end=clock.now() + timedelta(minutes=1)))])
         clock.advance("1m")
-        await store.plan()
+        await store.create_due_runs()
         assert (await store.jobs())[0].next_run_time is None
 
     asyncio.run(opened(empty, clock, body))
@@ -428,7 +428,7 @@ def test_the_reason_of_a_replay_from_before_leaves_the_place_of_the_outcome_s(em
     async def replayed(store: Store) -> None:
         await store.define([minutely()])
         clock.advance("1m")
-        await store.plan()
+        await store.create_due_runs()
         (run,) = await store.runs()
         await store.admit([Admission("a", Origin.REPLAY, "ann", replay_of=run.run_id)] * 2)
 
@@ -456,7 +456,7 @@ def test_a_run_that_an_older_release_gave_a_timeout_which_its_job_does_not_have_
         await store.join(node)
         await store.define([minutely()])
         clock.advance("1m")
-        await store.plan(start=Capacity(str(node), 1))
+        await store.create_due_runs(start=Capacity(str(node), 1))
         empty.sql("UPDATE sys.job_runs SET expires_at = 1")
         assert await store.reap() == 0
         (run,) = await store.runs()

@@ -62,7 +62,7 @@ def test_the_view_takes_insert_update_and_delete_with_the_time_it_is(place: Plac
         assert all(before <= each <= after for each in times), table
 
     async def body(store: Store) -> None:
-        await store.plan()
+        await store.create_due_runs()
         a, digest = await store.jobs()
         assert (a.name, a.state, digest.name) == ("a", JobState.PAUSED, "digest")
         assert a.definition.spec.schedule == Cron("@weekly")

@@ -15,7 +15,7 @@ from horae.testing.clock import ManualClock
 async def minutes(store: Store, clock: ManualClock, count: int) -> None:
     for _ in range(count):
         clock.advance("1m")
-        await store.plan()
+        await store.create_due_runs()
 
 
 def test_only_jobs_whose_pause_goes_on_have_a_row_that_is_open(place: Place) -> None:

@@ -55,7 +55,7 @@ def test_figures_are_of_what_runs_waits_and_failed(place: Place) -> None:
             await store.admit([Admission(name, Origin.TRIGGER, "local") for name in names])
 
         async def dispatched(slots: int) -> dict[str, Settlement]:
-            claims = (await store.dispatch(Capacity(str(node), slots))).claims
+            claims = (await store.claim_runs(Capacity(str(node), slots))).claims
             return {each.job_name: Settlement(each.run_id, each.run_no, each.fence) for each in claims}
 
         await trigger("a", "b", "c")

@@ -207,7 +207,7 @@ def test_the_whole_history_of_a_run_is_still_of_one_moment(url: str) -> None:
         await other.join(node)
         await other.define([minutely("job")])
         await other.admit([Admission("job", Origin.TRIGGER, "local", key="one")])
-        (claim,) = (await other.dispatch(Capacity(str(node), 1))).claims
+        (claim,) = (await other.claim_runs(Capacity(str(node), 1))).claims
 
         async def settle() -> None:
             ended = AttemptEnd(0, 1, AttemptState.SUCCESS)

@@ -42,7 +42,7 @@ def test_each_migration_runs_by_itself_and_the_catalog_they_make_runs_a_job(empt
         await store.join(NODE)
         await store.define([minutely()])
         clock.advance("1m")
-        (claim,) = (await store.plan(start=Capacity(str(NODE), 1))).claims
+        (claim,) = (await store.create_due_runs(start=Capacity(str(NODE), 1))).claims
         end = AttemptEnd(0, 1, AttemptState.SUCCESS)
         (settled,) = await store.settle(NODE, [Settlement(claim.run_id, claim.run_no, claim.fence, (end,))])
         assert settled.state is RunState.COMPLETED
@@ -60,7 +60,7 @@ def test_each_view_answers_and_takes_what_it_may(databases_16: Databases) -> Non
         await store.define([minutely()])
         assert place.sql("SELECT name, cron_spec, enabled FROM sys.cb_schedules") == [("a", "* * * * *", True)]
         place.sql("UPDATE sys.cb_schedules SET enabled = false WHERE name = 'a'")
-        await store.plan()
+        await store.create_due_runs()
         assert [job.state for job in await store.jobs()] == [JobState.PAUSED]
         paused = "SELECT value FROM sys.performance WHERE metric = 'scheduler_jobs_paused_total'"
         assert place.sql(paused) == [(1.0,)]

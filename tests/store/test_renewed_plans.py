@@ -55,7 +55,7 @@ def test_a_settlement_in_a_new_catalog_does_not_read_all_the_runs_there_are_by_t
         for _ in range(MINUTES):
             clock.advance("1m")
             watch.seconds += 0.1
-            claims = (await store.plan(JOBS, Capacity(str(node), JOBS))).claims
+            claims = (await store.create_due_runs(JOBS, Capacity(str(node), JOBS))).claims
             assert len(claims) == JOBS
             ends = (AttemptEnd(0, 1, AttemptState.SUCCESS),)
             await store.settle(node, [Settlement(each.run_id, each.run_no, each.fence, ends) for each in claims])

@@ -43,12 +43,12 @@ def test_many_requests_are_applied_a_limited_number_a_pass_while_other_jobs_are_
         values = (f"('switched', 'enabled', '{number % 2}', {now}, 'ann')" for number in range(2 * MOST_AT_ONCE + 1))
         place.sql(asked + ", ".join(values))
         clock.set(START + timedelta(hours=1))
-        first = await store.plan()
+        first = await store.create_due_runs()
         assert (first.more, first.wake_at) == (True, first.now)
         assert place.sql(OPEN) == [(MOST_AT_ONCE + 1,)]
         assert len(await store.runs(job="good")) == 1, "the others wait for the requests"
-        assert (await store.plan()).more
-        assert not (await store.plan()).more
+        assert (await store.create_due_runs()).more
+        assert not (await store.create_due_runs()).more
         assert place.sql(OPEN) == [(0,)]
         assert [each.state for each in await store.jobs()] == [JobState.ENABLED, JobState.PAUSED]
 
@@ -61,10 +61,10 @@ def test_an_insert_that_is_refused_halfway_leaves_no_job_behind(place: Place) ->
         columns = "(name, cron_spec, next_run_at)"
         over = "('bad', 'R1/2026-01-01T00:00:00Z/P1D', '2026-01-01T09:00:00Z')"
         place.sql(f"INSERT INTO sys.cb_schedules {columns} VALUES {over}, ('good', '@daily', NULL)")
-        await store.plan()
+        await store.create_due_runs()
         assert [each.name for each in await store.jobs()] == ["good"]
         place.sql("INSERT INTO sys.cb_schedules (name, cron_spec) VALUES ('bad', '@daily')")
-        await store.plan()
+        await store.create_due_runs()
         assert [(each.name, each.version) for each in await store.jobs()] == [("bad", 1), ("good", 1)]
 
     run(place, body)
@@ -77,7 +77,7 @@ def test_a_request_that_the_database_itself_refuses_costs_that_request(place: Pl
         await store.define([minutely("bad"), minutely("good")])
         place.sql(REFUSING[place.kind])
         place.sql("UPDATE sys.cb_schedules SET enabled = false")
-        await store.plan()
+        await store.create_due_runs()
         assert [each.state for each in await store.jobs()] == [JobState.ENABLED, JobState.PAUSED]
 
     try:
@@ -96,7 +96,7 @@ def test_a_name_that_no_job_can_have_costs_that_request(place: Place) -> None:
     async def body(store: Store, clock: ManualClock) -> None:
         for name in (*names, "'good'"):
             place.sql(f"INSERT INTO sys.cb_schedules (name, cron_spec) VALUES ({name}, '@daily')")
-        await store.plan()
+        await store.create_due_runs()
         assert [each.name for each in await store.jobs()] == ["good"]
 
     run(place, body)
@@ -110,11 +110,11 @@ def test_a_request_for_a_job_whose_cursor_was_set_back_passes_over_slots_that_ha
     async def body(store: Store, clock: ManualClock) -> None:
         await store.define([minutely("a", overlap="allow")])
         clock.advance("1m")
-        await store.plan()
+        await store.create_due_runs()
         before = [each.run_id for each in await store.runs()]
         place.sql("UPDATE sys.jobs SET planned_until = planned_until - 60000, wake_at = wake_at - 60000")
         place.sql("UPDATE sys.cb_schedules SET enabled = false")
-        await store.plan()
+        await store.create_due_runs()
         assert [each.run_id for each in await store.runs()] == before
         assert (await store.jobs())[0].state is JobState.PAUSED
 

@@ -65,12 +65,12 @@ def test_inserting_a_new_name_defines_a_job_whose_handler_has_that_name(place: P
         place.sql("INSERT INTO sys.cb_schedules (name, kind, cron_spec) VALUES ('digest', 'task', '@hourly')")
         assert await store.changed(seen, timeout=PATIENCE) != seen, "nobody was woken"
         assert view(place) == [("digest", "@hourly", True, True)], "the view shows what was asked for"
-        await store.plan()
+        await store.create_due_runs()
         (record,) = await store.jobs()
         assert record.next_run_time == hour(1)
         assert [task.handler for task in record.definition.tasks] == ["digest"]
         clock.set(hour(1))
-        await store.plan()
+        await store.create_due_runs()
         (born,) = await store.runs()
         assert born.state is RunState.PENDING, "no node has the handler, so the run waits"
 
@@ -88,11 +88,11 @@ def test_inserting_a_known_name_changes_nothing(place: Place) -> None:
         for text in (plain, plain.replace("@daily", "@weekly")):
             place.sql(text)
         assert view(place) == [("a", "* * * * *", True, False), ("b", "@daily", True, True)]
-        await store.plan()
+        await store.create_due_runs()
         assert (await store.jobs())[0] == before[0]
         assert [each.name for each in await store.jobs()] == ["a", "b"]
         place.sql(plain)
-        await store.plan()
+        await store.create_due_runs()
         assert [each.version for each in await store.jobs()] == [1, 1]
 
     run(place, body)
@@ -121,7 +121,7 @@ def test_an_insert_may_pause_and_say_when_the_job_first_runs(place: Place) -> No
         place.sql("INSERT INTO sys.cb_schedules (name, cron_spec, enabled) VALUES ('off', '@hourly', false)")
         columns = "(name, cron_spec, next_run_at)"
         place.sql(f"INSERT INTO sys.cb_schedules {columns} VALUES ('on', '@daily', '2026-01-01T00:20:00Z')")
-        await store.plan()
+        await store.create_due_runs()
         off, on = await store.jobs()
         assert off.state is JobState.PAUSED
         assert on.next_run_time == START + timedelta(minutes=20)
@@ -153,7 +153,7 @@ def test_an_insert_with_a_schedule_that_cannot_be_read_is_refused_when_it_is_app
     async def body(store: Store, clock: ManualClock) -> None:
         place.sql("INSERT INTO sys.cb_schedules (name, cron_spec) VALUES ('a', '61 * * * *')")
         place.sql("INSERT INTO sys.cb_schedules (name, cron_spec) VALUES ('b', '@daily')")
-        await store.plan()
+        await store.create_due_runs()
         assert [each.name for each in await store.jobs()] == ["b"]
 
     run(place, body)
@@ -170,7 +170,7 @@ def test_a_next_run_that_no_calendar_of_ours_has_is_refused_and_changes_nothing(
         place.sql(f"UPDATE sys.cb_schedules SET next_run_at = '{time}'")
         place.sql(f"INSERT INTO sys.cb_schedules (name, cron_spec, next_run_at) VALUES ('b', '@daily', '{time}')")
         assert len(place.sql("SELECT name, next_run_at IS NULL FROM sys.cb_schedules")) == 2, "the view can be read"
-        await store.plan()
+        await store.create_due_runs()
         assert await store.jobs() == before
         assert await store.runs() == ()
 
@@ -187,17 +187,17 @@ def test_deleting_a_row_drops_the_job_with_its_runs_and_leaves_a_tombstone(place
         spec = JobSpec("a", Cron("* * * * *"), (TaskSpec("t"),), {"retry": Retry(5, "10m")})
         await store.define([spec])
         clock.advance("1m")
-        await store.plan()
+        await store.create_due_runs()
         seen = await store.changed(0, timeout=0)
         place.sql("DELETE FROM sys.cb_schedules WHERE name = 'a'")
         assert await store.changed(seen, timeout=PATIENCE) != seen, "nobody was woken"
         assert view(place) == [], "the row is hidden while its removal is pending"
-        await store.plan()
+        await store.create_due_runs()
         assert await store.jobs() == ()
         assert await store.runs(active=True) == (), "a run of the job goes on"
         (defined,) = await store.define([spec], source="sql")
         assert (defined.change, defined.version) == ("created", 2)
-        await store.plan()
+        await store.create_due_runs()
         assert await store.runs(active=True) == (), "a slot ran a second time"
 
     run(place, body)
@@ -220,7 +220,7 @@ def test_requests_for_one_name_apply_in_order_and_the_view_shows_their_sum(place
         assert view(place) == [("a", "@weekly", True, True)]
         place.sql("UPDATE sys.cb_schedules SET enabled = false, cron_spec = '@monthly' WHERE name = 'a'")
         assert view(place) == [("a", "@monthly", False, True)]
-        await store.plan()
+        await store.create_due_runs()
         (record,) = await store.jobs()
         assert record.state is JobState.PAUSED
         assert record.definition.spec.schedule == Cron("@monthly")
@@ -234,7 +234,7 @@ def test_a_drop_that_is_refused_leaves_the_job_and_says_why(place: Place) -> Non
     async def body(store: Store, clock: ManualClock) -> None:
         await store.define([minutely("a"), JobSpec("b", Cron("* * * * *"), (TaskSpec("t"),), depends_on=("a",))])
         place.sql("DELETE FROM sys.cb_schedules WHERE name = 'a'")
-        await store.plan()
+        await store.create_due_runs()
         assert [each.name for each in await store.jobs()] == ["a", "b"]
 
     run(place, body)
@@ -249,7 +249,7 @@ def test_a_job_whose_row_is_gone_without_a_tombstone_can_be_created_and_repeats_
     async def body(store: Store, clock: ManualClock) -> None:
         await store.define([minutely("a")])
         clock.advance("3m")
-        await store.plan()
+        await store.create_due_runs()
         before = await outcomes(store)
         unguarded = (
             "DROP TRIGGER sys.jobs_removal" if place.kind == "sqlite" else "SET session_replication_role = replica"
@@ -260,7 +260,7 @@ def test_a_job_whose_row_is_gone_without_a_tombstone_can_be_created_and_repeats_
             await store.drop(["a"])
         (defined,) = await store.define([minutely("a")], source="sql")
         assert defined.version == 2
-        await store.plan()
+        await store.create_due_runs()
         assert await outcomes(store) == before
         assert (await store.jobs())[0].next_run_time == START + timedelta(minutes=4)
 
@@ -274,10 +274,10 @@ def test_a_pause_written_while_no_node_was_alive_leaves_nothing_to_run_at_the_ne
     async def body(store: Store, clock: ManualClock) -> None:
         await store.define([minutely("a", Cron("0 * * * *"))])
         clock.set(hour(1))
-        await store.plan()
+        await store.create_due_runs()
         written(place, "UPDATE sys.cb_schedules SET enabled = false", hour(2.5))
         clock.set(hour(5.5))
-        await store.plan()
+        await store.create_due_runs()
         assert await outcomes(store) == [
             ("01:00", "PENDING"), ("02:00", "MISSED"), ("03:00", "SKIPPED"), ("04:00", "SKIPPED")
         ]  # fmt: skip
@@ -293,7 +293,7 @@ def test_a_pause_that_is_applied_at_once_still_lets_the_slot_run_that_was_due(pl
         await store.define([minutely("a", Cron("0 * * * *"))])
         written(place, "UPDATE sys.cb_schedules SET enabled = false", hour(1) + timedelta(seconds=1))
         clock.set(hour(1) + timedelta(seconds=2))
-        await store.plan()
+        await store.create_due_runs()
         assert await outcomes(store) == [("01:00", "PENDING")]
 
     run(place, body)
@@ -305,7 +305,7 @@ def test_a_resumption_counts_from_when_it_was_written(place: Place) -> None:
         await store.set_state("a", JobState.PAUSED)
         written(place, "UPDATE sys.cb_schedules SET enabled = true", hour(2.5))
         clock.set(hour(4.5))
-        await store.plan()
+        await store.create_due_runs()
         assert await outcomes(store) == [
             ("01:00", "SKIPPED"), ("02:00", "SKIPPED"), ("03:00", "MISSED"), ("04:00", "PENDING")
         ]  # fmt: skip
@@ -318,7 +318,7 @@ def test_another_cron_spec_counts_from_when_it_was_written(place: Place) -> None
         await store.define([minutely("a", Cron("0 * * * *"))])
         written(place, "UPDATE sys.cb_schedules SET cron_spec = '30 * * * *'", hour(2.25))
         clock.set(hour(4.25))
-        await store.plan()
+        await store.create_due_runs()
         assert await outcomes(store) == [
             ("01:00", "MISSED"), ("02:00", "MISSED"), ("02:30", "MISSED"), ("03:30", "PENDING")
         ]  # fmt: skip
@@ -331,7 +331,7 @@ def test_another_next_run_counts_from_when_it_was_written(place: Place) -> None:
         await store.define([minutely("a", Cron("0 */6 * * *"))])
         written(place, "UPDATE sys.cb_schedules SET next_run_at = '2026-01-01T08:00:00Z'", hour(7))
         clock.set(hour(13))
-        await store.plan()
+        await store.create_due_runs()
         assert await outcomes(store) == [("06:00", "MISSED"), ("12:00", "PENDING")]
         assert (await store.runs())[0].chosen_time == hour(8)
         assert (await store.jobs())[0].next_run_time == hour(18)
@@ -343,7 +343,7 @@ def test_a_job_that_was_inserted_while_no_node_was_alive_counts_from_then(place:
     async def body(store: Store, clock: ManualClock) -> None:
         written(place, "INSERT INTO sys.cb_schedules (name, cron_spec) VALUES ('a', '@hourly')", hour(1.5))
         clock.set(hour(3.5))
-        await store.plan()
+        await store.create_due_runs()
         assert await outcomes(store) == [("02:00", "MISSED"), ("03:00", "PENDING")]
 
     run(place, body)
@@ -355,11 +355,11 @@ def test_enabling_does_not_bring_back_a_disabled_job(place: Place) -> None:
         await store.set_state("a", JobState.DISABLED)
         place.sql("UPDATE sys.cb_schedules SET enabled = true")
         assert view(place) == [("a", "* * * * *", True, True)]
-        await store.plan()
+        await store.create_due_runs()
         assert (await store.jobs())[0].state is JobState.DISABLED
         place.sql("UPDATE sys.cb_schedules SET enabled = true")
         place.sql("UPDATE sys.cb_schedules SET enabled = false")
-        await store.plan()
+        await store.create_due_runs()
         assert (await store.jobs())[0].state is JobState.DISABLED
 
     run(place, body)
@@ -370,12 +370,12 @@ def test_enabling_does_not_bring_back_a_disabled_job(place: Place) -> None:
 def test_a_run_of_an_inserted_job_starts_once_a_node_has_its_handler(place: Place) -> None:
     async def body(store: Store, clock: ManualClock) -> None:
         place.sql("INSERT INTO sys.cb_schedules (name, cron_spec) VALUES ('digest', '@hourly')")
-        await store.plan()
+        await store.create_due_runs()
         await store.join(NODE)
         clock.set(hour(1))
-        await store.plan(start=Capacity(str(NODE), 10, frozenset({"other"})))
-        assert (await store.dispatch(Capacity(str(NODE), 10, frozenset({"other"})))).claims == ()
-        (claim,) = (await store.dispatch(Capacity(str(NODE), 10, frozenset({"digest"})))).claims
+        await store.create_due_runs(start=Capacity(str(NODE), 10, frozenset({"other"})))
+        assert (await store.claim_runs(Capacity(str(NODE), 10, frozenset({"other"})))).claims == ()
+        (claim,) = (await store.claim_runs(Capacity(str(NODE), 10, frozenset({"digest"})))).claims
         assert claim.definition.name == "digest"
 
     run(place, body)

@@ -128,7 +128,7 @@ def test_a_second_run_of_one_slot_is_refused_by_the_keys(place: Place) -> None:
         clock.advance("1m")
         await store.define([minutely()])
         clock.advance("1m")
-        assert (await store.plan()).born == 1
+        assert (await store.create_due_runs()).born == 1
 
     clock = ManualClock()
     asyncio.run(opened(place, clock, body))
@@ -148,10 +148,10 @@ def test_a_cursor_set_back_by_hand_runs_no_slot_again(place: Place) -> None:
     async def body(store: Store) -> None:
         await store.define([minutely(misfire_grace="1h", recovery="all")])
         clock.advance("3m")
-        await store.plan()
+        await store.create_due_runs()
         before = await store.runs()
         place.sql("UPDATE sys.jobs SET planned_until = planned_until - 180000, wake_at = 0")
-        planned = await store.plan()
+        planned = await store.create_due_runs()
         assert planned.born == 0
         assert await store.runs() == before
 
@@ -163,7 +163,7 @@ def test_a_state_that_is_none_is_refused_by_the_table(place: Place) -> None:
     async def body(store: Store) -> None:
         await store.define([minutely()])
         clock.advance("1m")
-        await store.plan()
+        await store.create_due_runs()
 
     clock = ManualClock()
     asyncio.run(opened(place, clock, body))

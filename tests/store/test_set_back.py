@@ -46,8 +46,8 @@ async def ran(store: Catalog) -> list[str]:
     """Runs all that is due; the slots that ran."""
     found = []
     while True:
-        done = await store.plan(start=Capacity(str(NODE), 50))
-        claims = [*done.claims, *(await store.dispatch(Capacity(str(NODE), 50))).claims]
+        done = await store.create_due_runs(start=Capacity(str(NODE), 50))
+        claims = [*done.claims, *(await store.claim_runs(Capacity(str(NODE), 50))).claims]
         await store.settle(NODE, [Settlement(each.run_id, each.run_no, each.fence, END) for each in claims])
         found += [str(datetime.fromtimestamp(each.scheduled_ms / 1000, UTC).time()) for each in claims]
         if not done.more and not claims:
@@ -129,7 +129,7 @@ def test_health_is_degraded_while_jobs_are_ahead_of_the_clock(place: Place) -> N
         try:
             await store.define([minutely("ahead")])
             clock.advance("1h")
-            await store.plan()
+            await store.create_due_runs()
         finally:
             await store.close()
 

@@ -55,14 +55,14 @@ async def planned(store: Catalog, slots: int | None = None) -> list[Claim]:
     """Plans all that is due, as a node with so many free places does; what was started at once."""
     claims: list[Claim] = []
     while True:
-        done = await store.plan(100, None if slots is None else Capacity(str(NODE), slots - len(claims)))
+        done = await store.create_due_runs(100, None if slots is None else Capacity(str(NODE), slots - len(claims)))
         claims += done.claims
         if not done.more:
             return claims
 
 
 async def claimed(store: Catalog, slots: int) -> list[str]:
-    return [claim.job_name for claim in (await store.dispatch(Capacity(str(NODE), slots))).claims]
+    return [claim.job_name for claim in (await store.claim_runs(Capacity(str(NODE), slots))).claims]
 
 
 async def settled(store: Catalog, claims: Sequence[Claim]) -> None:
@@ -98,7 +98,7 @@ def test_a_node_with_one_place_serves_owners_one_after_the_other(place: Place) -
         served = []
         for _ in range(6):
             clock.advance("1s")
-            (claim,) = (await store.dispatch(Capacity(str(NODE), 1))).claims
+            (claim,) = (await store.claim_runs(Capacity(str(NODE), 1))).claims
             served.append(claim.job_name)
             await settled(store, [claim])
         assert owners(served) == {"ann": 3, "z": 3}
@@ -140,10 +140,10 @@ def test_an_owner_leaves_the_places_that_are_kept_for_others(place: Place) -> No
         await store.set_state("z-001", JobState.PAUSED)
         clock.advance("1m")
         await planned(store, 10)
-        found = await store.dispatch(Capacity(str(NODE), 10, kept=2))
+        found = await store.claim_runs(Capacity(str(NODE), 10, kept=2))
         assert owners([claim.job_name for claim in found.claims]) == {"ann": 7, "z": 1}
         assert found.held_back
-        found = await store.dispatch(Capacity(str(NODE), 2, kept=2))
+        found = await store.claim_runs(Capacity(str(NODE), 2, kept=2))
         assert (found.claims, found.held_back) == ((), True)
         waiting = [run for run in await waiting_now(store) if run.job_name.startswith("ann")]
         # The node has said nothing of how many it takes at once.
@@ -151,7 +151,7 @@ def test_an_owner_leaves_the_places_that_are_kept_for_others(place: Place) -> No
         await store.describe(NODE, {"slots": 10})
         waiting = [run for run in await waiting_now(store) if run.job_name.startswith("ann")]
         assert {run.waiting_for for run in waiting} == {None}, "two places are left, and one is kept"
-        assert len((await store.dispatch(Capacity(str(NODE), 2, kept=1))).claims) == 1
+        assert len((await store.claim_runs(Capacity(str(NODE), 2, kept=1))).claims) == 1
         waiting = [run for run in await waiting_now(store) if run.job_name.startswith("ann")]
         said = '"ann" has 8 runs under way, and what places are left are kept for owners with fewer'
         assert {(run.waiting_for, run.waiting_detail) for run in waiting} == {(WaitingFor.CAPACITY, said)}
@@ -198,11 +198,11 @@ def test_an_owner_starts_no_more_runs_in_a_minute_than_it_may(place: Place) -> N
         await store.set_limits("ann", {"max_starts": 2})
         clock.advance("1m")
         await planned(store, 10)
-        first = (await store.dispatch(Capacity(str(NODE), 10))).claims
+        first = (await store.claim_runs(Capacity(str(NODE), 10))).claims
         await settled(store, first)
         assert len(first) == 2
         clock.advance("30s")
-        held = await store.dispatch(Capacity(str(NODE), 10))
+        held = await store.claim_runs(Capacity(str(NODE), 10))
         assert held.claims == ()
         waiting = await with_waits(store, await store.runs(state=RunState.PENDING))
         again = "2026-01-01T00:02:00Z"
@@ -222,7 +222,7 @@ def test_an_owner_who_keeps_too_much_waits_until_it_keeps_less(place: Place) -> 
         await store.set_limits("ann", {"max_storage": 100})
         clock.advance("1m")
         await planned(store)
-        claims = (await store.dispatch(Capacity(str(NODE), 10))).claims
+        claims = (await store.claim_runs(Capacity(str(NODE), 10))).claims
         end = (AttemptEnd(0, 1, AttemptState.SUCCESS, result=f'"{"x" * 200}"'),)
         await store.settle(NODE, [Settlement(each.run_id, each.run_no, each.fence, end) for each in claims])
         clock.advance("1m")

@@ -52,7 +52,7 @@ class Two:
         return [(run.state, run.waiting_for) for run in sorted(found, key=lambda run: run.scheduled_time)]
 
     async def claim(self, job: str = "bad", store: Catalog | None = None, node: UUID = NODE) -> Claim:
-        claims = (await (store or self.reader).dispatch(Capacity(str(node), 10))).claims
+        claims = (await (store or self.reader).claim_runs(Capacity(str(node), 10))).claims
         (claim,) = [each for each in claims if each.job_name == job]
         return claim
 
@@ -87,12 +87,12 @@ def test_a_run_that_waits_for_other_jobs_goes_on_waiting(place: Place) -> None:
         bad = JobSpec("bad", Cron("* * * * *"), (TaskSpec("t"),), depends_on=("up",))
         await two.reader.define([minutely("up"), bad], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         two.spoil()
         assert await two.states() == [(RunState.PENDING, "dependencies")]
         await two.blind.sweep()
         two.clock.advance("10s")
-        await two.blind.plan()
+        await two.blind.create_due_runs()
         assert await two.states() == [(RunState.PENDING, "dependencies")]
         await two.succeed(await two.claim("up"))
         assert await two.states() == [(RunState.PENDING, None)], "the node that can read it lets it go"
@@ -107,13 +107,13 @@ def test_a_window_that_is_due_is_left_to_others_and_does_not_keep_the_node_awake
         await two.reader.admit([Admission("bad", Origin.TRIGGER, by="local")])
         await two.claim()
         two.clock.advance("1h")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         two.spoil()
         two.clock.advance("31s")
-        planned = await two.blind.plan()
+        planned = await two.blind.create_due_runs()
         assert await two.states() == [(RunState.RUNNING, None), (RunState.PENDING, "window")]
         assert planned.wake_at is None or planned.wake_at > two.clock.now(), "the node looks for it over and over"
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         assert await two.states() == [(RunState.RUNNING, None), (RunState.PENDING, None)]
 
     play(place, body)
@@ -127,7 +127,7 @@ def test_the_next_in_line_is_left_to_others(place: Place) -> None:
         await two.reader.admit([Admission("bad", Origin.TRIGGER, by="local")])
         await two.claim()
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         two.spoil()
         assert await two.take_over() == 1
         await two.blind.sweep()
@@ -157,7 +157,7 @@ def test_a_lost_run_is_tried_again_only_where_its_definition_is_known_to_allow_i
     async def body(two: Two) -> None:
         await two.reader.define([minutely("bad", **settings)], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         await two.claim()
         two.spoil(text)
         assert await two.take_over() == 1
@@ -172,7 +172,7 @@ def test_a_run_within_its_own_grace_is_not_ended_and_hides_no_other_from_the_rea
         await two.reader.define(jobs, source="sql")
         await two.reader.admit([Admission("bad", Origin.TRIGGER, by="local")])
         await two.reader.admit([Admission("good", Origin.TRIGGER, by="local")])
-        claims = (await two.reader.dispatch(Capacity(str(NODE), 10))).claims
+        claims = (await two.reader.claim_runs(Capacity(str(NODE), 10))).claims
         two.spoil()
         await two.reader.cancel([claim.run_id for claim in claims])
         two.clock.advance("1m")
@@ -189,7 +189,7 @@ def test_a_handler_is_not_called_gone_by_a_node_that_cannot_read_who_needs_it(pl
     async def body(two: Two) -> None:
         await two.reader.define([minutely("bad")], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         await two.reader.define([minutely("bad", Cron("@daily"), overlap="allow")], source="sql")
         two.spoil()
         await two.reader.leave(NODE)
@@ -205,11 +205,11 @@ def test_a_run_that_is_handed_back_unread_is_claimed_by_a_node_that_can_read_it(
     async def body(two: Two) -> None:
         await two.reader.define([minutely("bad")], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         two.spoil()
-        assert (await two.blind.dispatch(Capacity(str(BLIND), 10, frozenset({"t"})))).claims == ()
+        assert (await two.blind.claim_runs(Capacity(str(BLIND), 10, frozenset({"t"})))).claims == ()
         assert await two.states() == [(RunState.PENDING, None)]
-        (claim,) = (await two.reader.dispatch(Capacity(str(NODE), 10, frozenset({"t"})))).claims
+        (claim,) = (await two.reader.claim_runs(Capacity(str(NODE), 10, frozenset({"t"})))).claims
         assert claim.job_name == "bad"
 
     play(place, body)
@@ -224,8 +224,8 @@ def test_a_run_that_a_blind_node_puts_back_goes_on_at_the_nodes_that_have_its_ha
         await two.reader.define([minutely("bad")], source="sql")
         two.clock.advance("1m")
         able = Capacity(str(NODE), 10, frozenset({"t"}))
-        planned = await two.reader.plan(start=able if born_running else None)
-        assert len(planned.claims or (await two.reader.dispatch(able)).claims) == 1
+        planned = await two.reader.create_due_runs(start=able if born_running else None)
+        assert len(planned.claims or (await two.reader.claim_runs(able)).claims) == 1
         two.spoil()
         if how == "take over":
             await two.take_over()
@@ -237,8 +237,8 @@ def test_a_run_that_a_blind_node_puts_back_goes_on_at_the_nodes_that_have_its_ha
         third = UUID("00000000-0000-4000-8000-000000000003")
         await two.reader.join(third)
         other = Capacity(str(third), 10, frozenset({"other"}))
-        assert (await two.reader.dispatch(other)).claims == (), "it has no such handler"
-        assert len((await two.reader.dispatch(Capacity(str(third), 10, frozenset({"t"})))).claims) == 1
+        assert (await two.reader.claim_runs(other)).claims == (), "it has no such handler"
+        assert len((await two.reader.claim_runs(Capacity(str(third), 10, frozenset({"t"})))).claims) == 1
 
     play(place, body)
 
@@ -251,8 +251,8 @@ def test_a_run_with_more_tasks_than_its_job_has_now_is_reported_and_taken_over_w
         await two.reader.define([JobSpec("bad", Cron("* * * * *"), TWO_TASKS, {"mode": "parallel"})], source="sql")
         await two.reader.define([minutely("good")], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
-        claims = (await two.reader.dispatch(Capacity(str(NODE), 10))).claims
+        await two.reader.create_due_runs()
+        claims = (await two.reader.claim_runs(Capacity(str(NODE), 10))).claims
         (bad,) = [claim for claim in claims if claim.job_name == "bad"]
         before = await two.reader.history(bad.run_id)
         two.spoil(text)
@@ -273,8 +273,8 @@ def test_a_run_whose_rows_make_no_sense_does_not_keep_its_node_from_being_taken_
     async def body(two: Two) -> None:
         await two.reader.define([minutely("bad"), minutely("good")], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
-        claims = (await two.reader.dispatch(Capacity(str(NODE), 10))).claims
+        await two.reader.create_due_runs()
+        claims = (await two.reader.claim_runs(Capacity(str(NODE), 10))).claims
         (bad,) = [claim for claim in claims if claim.job_name == "bad"]
         place.sql(f"UPDATE sys.task_runs SET retry_at = {9 * 10**17} WHERE run_no = {bad.run_no}")
         assert await two.take_over() == 2
@@ -290,7 +290,7 @@ def test_a_run_that_has_ended_stays_as_it_is_when_its_job_is_defined_anew(place:
     async def body(two: Two) -> None:
         await two.reader.define([minutely("bad")], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         claim = await two.claim()
         end = AttemptEnd(0, 1, AttemptState.TIMEOUT)
         left = Settlement(claim.run_id, claim.run_no, claim.fence, (end,), threads=(AttemptStart(0, 1),))
@@ -313,12 +313,12 @@ def test_what_is_queued_behind_a_run_that_cannot_go_on_does_not_wait_for_the_swe
         spec = minutely("bad", overlap="queue", retry={"max_retries": 1, "interval": "1h"})
         await two.reader.define([spec], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         claim = await two.claim()
         end = AttemptEnd(0, 1, AttemptState.FAILED)
         await two.reader.settle(NODE, [Settlement(claim.run_id, claim.run_no, claim.fence, (end,))])
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         assert await two.states() == [(RunState.PENDING, "retry"), (RunState.QUEUED, None)]
         two.spoil("{garbage")
         await two.blind.define([minutely("bad", Cron("@daily"), overlap="queue")], source="sql")
@@ -331,10 +331,10 @@ def test_a_version_that_cannot_be_read_leaves_the_plain_way_of_claiming_open(pla
     async def body(two: Two) -> None:
         await two.reader.define([minutely("bad"), minutely("good", overlap="allow")], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         two.spoil()
         blind = Capacity(str(BLIND), 10)
-        assert [claim.job_name for claim in (await two.blind.dispatch(blind)).claims] == ["good"]
+        assert [claim.job_name for claim in (await two.blind.claim_runs(blind)).claims] == ["good"]
         await two.reader.admit([Admission("good", Origin.TRIGGER, by="local")])
         plain = await dispatch_plain(two.blind.driver, two.blind._cache, blind)
         if place.kind == "sqlite":
@@ -351,15 +351,15 @@ def test_a_version_that_is_repaired_is_read_again_at_the_next_sweep(place: Place
     async def body(two: Two) -> None:
         await two.reader.define([minutely("bad")], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         await two.reader.define([minutely("bad", Cron("@daily"))], source="sql")
         ((stored,),) = place.sql("SELECT definition FROM sys.job_versions WHERE version = 1")
         two.spoil()
         blind = Capacity(str(BLIND), 10)
-        assert (await two.blind.dispatch(blind)).claims == ()
+        assert (await two.blind.claim_runs(blind)).claims == ()
         two.spoil(stored)
         await two.blind.sweep()
-        assert [claim.definition.version for claim in (await two.blind.dispatch(blind)).claims] == [1]
+        assert [claim.definition.version for claim in (await two.blind.claim_runs(blind)).claims] == [1]
 
     play(place, body)
 
@@ -369,7 +369,7 @@ def test_versions_of_jobs_that_are_gone_are_forgotten(place: Place) -> None:
         await two.reader.define([minutely("bad")], source="sql")
         two.clock.advance("1m")
         two.spoil()
-        await two.blind.plan()
+        await two.blind.create_due_runs()
         await two.blind.sweep()
         assert len(two.blind._cache.faulty) == 1
         await two.blind.drop(["bad"])
@@ -405,10 +405,10 @@ def test_no_verb_that_meets_a_spoilt_version_raises_an_error_that_is_not_the_cat
         spec = JobSpec("bad", Cron("* * * * *"), TWO_TASKS, {"overlap": "queue", "mode": "parallel"})
         await two.reader.define([spec, minutely("good")], source="sql")
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         claim = await two.claim()
         two.clock.advance("1m")
-        await two.reader.plan()
+        await two.reader.create_due_runs()
         job = "(SELECT job_uuid FROM sys.jobs WHERE job_name = 'bad')"
         place.sql(f"UPDATE sys.job_versions SET {column} = '{text}' WHERE job_uuid = {job}")
         at = two.clock.now() + timedelta(hours=1)
@@ -417,8 +417,8 @@ def test_no_verb_that_meets_a_spoilt_version_raises_an_error_that_is_not_the_cat
             store.jobs,
             store.runs,
             lambda: store.history(claim.run_id),
-            lambda: store.plan(start=Capacity(str(BLIND), 10)),
-            lambda: store.dispatch(Capacity(str(BLIND), 10)),
+            lambda: store.create_due_runs(start=Capacity(str(BLIND), 10)),
+            lambda: store.claim_runs(Capacity(str(BLIND), 10)),
             store.sweep,
             store.reap,
             lambda: store.overdue(timedelta(seconds=30)),
@@ -443,7 +443,7 @@ def test_no_verb_that_meets_a_spoilt_version_raises_an_error_that_is_not_the_cat
             lambda: store.set_owner(name, "local"),
             lambda: store.alter(minutely(name), reason="by hand"),
             lambda: store.define([minutely(name, Cron("@daily"))], source="sql"),
-            lambda: store.plan(start=Capacity(str(BLIND), 10)),
+            lambda: store.create_due_runs(start=Capacity(str(BLIND), 10)),
             lambda: store.drop([name]),
         ]
         for verb in verbs:

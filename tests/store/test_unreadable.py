@@ -56,7 +56,7 @@ async def defined(place: Place, *, with_run: bool = False) -> None:
         await store.define([minutely("bad"), minutely("good")], source="sql")
         if with_run:
             clock.advance("1m")
-            await store.plan()
+            await store.create_due_runs()
     finally:
         await store.close()
 
@@ -69,7 +69,7 @@ def test_other_jobs_go_on_and_the_one_is_named_and_can_be_disabled_and_dropped(p
     async def body(store: Catalog, clock: ManualClock) -> None:
         await store.join(NODE)
         clock.advance("1m")
-        planned = await store.plan(start=Capacity(str(NODE), 10))
+        planned = await store.create_due_runs(start=Capacity(str(NODE), 10))
         assert [claim.definition.name for claim in planned.claims] == ["good"]
         assert [each.name for each in planned.unreadable] == ["bad"]
         bad, good = await store.jobs()
@@ -79,7 +79,7 @@ def test_other_jobs_go_on_and_the_one_is_named_and_can_be_disabled_and_dropped(p
         assert "cannot be read" in found.message
         assert bad.definition.fault in found.message
         clock.advance("10m")
-        again = await store.plan()
+        again = await store.create_due_runs()
         assert again.unreadable == (), "it is told once"
         assert (again.wake_at or START) > clock.now(), "the node looks for it over and over"
         overdue = await store.overdue(timedelta(seconds=30))
@@ -104,13 +104,13 @@ def test_a_schedule_of_a_class_that_is_gone_costs_one_job_and_is_told_once(place
 
     async def body(store: Catalog, clock: ManualClock) -> None:
         clock.advance("1m")
-        planned = await store.plan()
+        planned = await store.create_due_runs()
         assert [each.name for each in planned.unreadable] == ["bad"]
         assert "gone.away:Schedule" in str(planned.unreadable[0].fault)
         assert [each.job_name for each in await store.runs()] == ["good"]
         clock.advance("10m")
-        assert (await store.plan()).unreadable == ()
-        assert (await store.plan()).unreadable == ()
+        assert (await store.create_due_runs()).unreadable == ()
+        assert (await store.create_due_runs()).unreadable == ()
         overdue = await store.overdue(timedelta(seconds=30))
         assert (overdue.undecided, overdue.unreadable) == (0, ("bad",))
         await store.set_state("bad", JobState.DISABLED)
@@ -127,7 +127,7 @@ def test_a_job_that_is_defined_anew_goes_on_from_then_with_the_runs_that_wait(pl
     async def body(store: Catalog, clock: ManualClock) -> None:
         clock.advance("1m")
         await store.join(NODE)
-        dispatched = await store.dispatch(Capacity(str(NODE), 10))
+        dispatched = await store.claim_runs(Capacity(str(NODE), 10))
         assert [claim.definition.name for claim in dispatched.claims] == ["good"], "it must not start"
         (record,) = await store.jobs(["bad"])
         assert record.definition.fault
@@ -140,17 +140,17 @@ def test_a_job_that_is_defined_anew_goes_on_from_then_with_the_runs_that_wait(pl
             await other.close()
         assert (answer.change, answer.version) == ("changed", 2)
         clock.advance("1m")
-        await store.plan()
-        (claim,) = (await store.dispatch(Capacity(str(NODE), 10))).claims
+        await store.create_due_runs()
+        (claim,) = (await store.claim_runs(Capacity(str(NODE), 10))).claims
         assert (claim.definition.name, claim.definition.version) == ("bad", 2)
         (start,) = claim.starts
         end = AttemptEnd(start.position, start.number, AttemptState.SUCCESS)
         (settled,) = await store.settle(NODE, [Settlement(claim.run_id, claim.run_no, claim.fence, (end,))])
         assert settled.state is RunState.COMPLETED
         clock.advance("3m")
-        await store.plan()
+        await store.create_due_runs()
         (next_claim,) = [
-            each for each in (await store.dispatch(Capacity(str(NODE), 10))).claims if each.definition.name == "bad"
+            each for each in (await store.claim_runs(Capacity(str(NODE), 10))).claims if each.definition.name == "bad"
         ]
         assert next_claim.definition.version == 2
 
@@ -175,7 +175,7 @@ def test_runs_that_cannot_be_read_do_not_stand_in_the_way_of_others(place: Place
     async def body(store: Catalog, clock: ManualClock) -> None:
         await store.join(NODE)
         clock.advance("10s")
-        claims = [each for _ in range(3) for each in (await store.dispatch(Capacity(str(NODE), 2))).claims]
+        claims = [each for _ in range(3) for each in (await store.claim_runs(Capacity(str(NODE), 2))).claims]
         assert [claim.definition.name for claim in claims] == ["good"]
         assert {each.state for each in await store.runs(job="bad")} <= {RunState.PENDING, RunState.RUNNING}
 
@@ -189,10 +189,10 @@ def test_a_definition_that_is_repaired_is_read_again(place: Place) -> None:
 
     async def body(store: Catalog, clock: ManualClock) -> None:
         clock.advance("1m")
-        await store.plan()
+        await store.create_due_runs()
         spoil(place, text)
-        await store.plan()
-        await store.plan()
+        await store.create_due_runs()
+        await store.create_due_runs()
         assert (await store.jobs(["bad"]))[0].definition.fault is None
         assert [each.state for each in await store.runs(job="bad")] == [RunState.PENDING]
 
@@ -212,7 +212,7 @@ def test_runs_of_a_version_that_can_be_read_go_on_where_the_present_one_cannot(p
     async def body(store: Catalog, clock: ManualClock) -> None:
         clock.advance("2m")
         await store.join(NODE)
-        claims = (await store.dispatch(Capacity(str(NODE), 10))).claims
+        claims = (await store.claim_runs(Capacity(str(NODE), 10))).claims
         assert ("bad", 1) in {(claim.definition.name, claim.definition.version) for claim in claims}
 
     run(place, body)

@@ -39,7 +39,7 @@ def test_a_due_run_that_no_node_takes_makes_health_degraded_but_not_one_that_wai
             await store.set_pool("p", 1)
             await store.define([minutely("plain"), minutely("pooled", pool="p"), minutely("first", pool="p")])
             clock.advance("1m")
-            await store.plan()
+            await store.create_due_runs()
             assert (await health(site, store))["status"] == "ok"
             clock.advance("31s")
             found = await health(site, store)

@@ -85,7 +85,7 @@ class Life:
         await self.store.set_pool("p", 1)
 
     async def take(self) -> tuple[Claim, ...]:
-        return (await self.store.dispatch(Capacity(str(NODE), 100))).claims
+        return (await self.store.claim_runs(Capacity(str(NODE), 100))).claims
 
     async def settle(self, claims: tuple[Claim, ...]) -> None:
         """Until every task of these runs has succeeded."""
@@ -104,7 +104,7 @@ class Life:
         """Every moment, with all that is due done at once."""
         end = self.clock.now() + duration
         while True:
-            while (await self.store.plan()).more:
+            while (await self.store.create_due_runs()).more:
                 pass
             await self.finish_all()
             if self.clock.now() >= end:
@@ -168,7 +168,7 @@ async def changed(old: JobSpec, new: JobSpec, past: timedelta, cut: int, *, unde
     running = await life.take() if under_way else ()
     clock.set(clock.now() + timedelta(seconds=7))
     now = clock.now()
-    while (await life.store.plan()).more:
+    while (await life.store.create_due_runs()).more:
         pass
     running += await life.take()
     before = await life.scheduled(now)

@@ -142,7 +142,7 @@ async def finish_alone(store: Catalog, node: UUID) -> None:
     """Does everything that is due, in this process, and leaves."""
     await store.join(node)
     capacity = Capacity(str(node), 100)
-    while claims := [*(await store.plan(start=capacity)).claims, *(await store.dispatch(capacity)).claims]:
+    while claims := [*(await store.create_due_runs(start=capacity)).claims, *(await store.claim_runs(capacity)).claims]:
         starts = {claim.run_id: claim.starts for claim in claims}
         while starts:
             answers = await store.settle(
@@ -185,7 +185,7 @@ class Crew:
         if self.kills > 0:
             self.kills -= 1
             if self.chance.random() < 0.6:
-                verb = self.chance.choice(("plan", "dispatch", "settle", "heartbeat"))
+                verb = self.chance.choice(("create_due_runs", "claim_runs", "settle", "heartbeat"))
                 where = self.chance.choice((STATEMENT, BEFORE, AFTER))
                 blow = Blow(verb, where, self.chance.randint(1, 2 if verb == "heartbeat" else 8))
             else:

@@ -96,13 +96,13 @@ class TappedSqlite(SqliteDriver):
 class TappedCatalog(Catalog):
     """A catalog that says in `VERB` which of the engine's verbs the present task is in."""
 
-    async def plan(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
-        VERB.set("plan")
-        return await super().plan(limit, start)
+    async def create_due_runs(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
+        VERB.set("create_due_runs")
+        return await super().create_due_runs(limit, start)
 
-    async def dispatch(self, capacity: Capacity) -> ClaimResult:
-        VERB.set("dispatch")
-        return await super().dispatch(capacity)
+    async def claim_runs(self, capacity: Capacity) -> ClaimResult:
+        VERB.set("claim_runs")
+        return await super().claim_runs(capacity)
 
     async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[SettlementResult, ...]:
         VERB.set("settle")

@@ -31,7 +31,7 @@ WARM_UP = 0.4
 MEMORY_MAY_GROW = 1.10
 COST_MAY_GROW = 1.5
 RUNS_MAY_SHRINK = 0.95
-VERBS = ("plan", "dispatch", "settle")
+VERBS = ("create_due_runs", "claim_runs", "settle")
 
 
 @dataclass
@@ -104,7 +104,7 @@ async def soak(url: str, minutes: float, rate: int, every: float = SAMPLE_EVERY)
     app.home.settle_here()
     meter = Meter(await app.home.store())
     samples: list[Sample] = []
-    titles = "".join(f" {verb:>8} {'p99':>8}" for verb in VERBS)
+    titles = "".join(f" {verb.partition('_')[0]:>8} {'p99':>8}" for verb in VERBS)
     print(f"{'minutes':>7} {'MiB':>8} {'SQLite':>8} {'runs':>8}{titles}", flush=True)
     async with app:
         began = time.monotonic()

@@ -91,7 +91,7 @@ def test_what_was_killed_half_way_is_as_it_was_and_applied_again_as_it_should_be
     async def before() -> dict[str, Any]:
         async with opened(url, clock=CLOCK.now) as opened_store:
             await applied(opened_store, old)
-            await opened_store.plan()
+            await opened_store.create_due_runs()
             return await said(opened_store)
 
     async def after() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -81,7 +81,7 @@ def check_copy(path: str, at_death: Snapshot) -> str:
 
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("where", [BEFORE, AFTER])
-@pytest.mark.parametrize("verb", ["plan", "dispatch", "settle"])
+@pytest.mark.parametrize("verb", ["create_due_runs", "claim_runs", "settle"])
 @pytest.mark.parametrize("store", STORES)
 def test_a_process_killed_while_committing_tears_nothing_and_is_recovered_from(
     store: str, verb: str, where: str, times: int, catalog: MakeUrl, tmp_path: Path
@@ -113,7 +113,7 @@ def wait_for_rollback(url: str) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("verb", ["plan", "dispatch"])
+@pytest.mark.parametrize("verb", ["create_due_runs", "claim_runs"])
 @pytest.mark.parametrize("store", STORES)
 def test_a_worker_that_was_stopped_for_too_long_changes_nothing_when_it_goes_on(
     store: str, verb: str, catalog: MakeUrl, tmp_path: Path
@@ -160,7 +160,7 @@ async def judge_and_finish(url: str) -> None:
         await finish_alone(store, uuid4())
 
 
-@pytest.mark.parametrize("verb", ["plan", "dispatch"])
+@pytest.mark.parametrize("verb", ["create_due_runs", "claim_runs"])
 @pytest.mark.parametrize("store", STORES)
 def test_a_node_that_was_declared_dead_is_given_nothing(store: str, verb: str, catalog: MakeUrl) -> None:
     url = catalog(store)
@@ -170,13 +170,13 @@ def test_a_node_that_was_declared_dead_is_given_nothing(store: str, verb: str, c
         zombie = uuid4()
         async with opened(url) as catalog:
             await catalog.join(zombie)
-            if verb == "dispatch":
-                await catalog.plan()
+            if verb == "claim_runs":
+                await catalog.create_due_runs()
             assert await catalog.take_over(KEEPER, zombie, 0) == 0
-            if verb == "dispatch":
-                claims = (await catalog.dispatch(Capacity(str(zombie), 5))).claims
+            if verb == "claim_runs":
+                claims = (await catalog.claim_runs(Capacity(str(zombie), 5))).claims
             else:
-                claims = (await catalog.plan(start=Capacity(str(zombie), 5))).claims
+                claims = (await catalog.create_due_runs(start=Capacity(str(zombie), 5))).claims
             assert claims == ()
             await finish_alone(catalog, uuid4())
         check_finished(url, 3, set())

@@ -33,11 +33,11 @@ async def define_more(store: TappedCatalog, node: UUID) -> Any:
 
 
 async def plan_fused(store: TappedCatalog, node: UUID) -> Any:
-    return await store.plan(start=Capacity(str(node), JOBS))
+    return await store.create_due_runs(start=Capacity(str(node), JOBS))
 
 
 async def plan_only(store: TappedCatalog, node: UUID) -> Any:
-    return await store.plan()
+    return await store.create_due_runs()
 
 
 async def write_much(store: TappedCatalog, node: UUID) -> Any:
@@ -86,7 +86,7 @@ def test_runs_that_cannot_be_settled_on_a_full_disk_are_settled_by_the_same_call
         node = uuid4()
         async with opened(path) as store:
             await store.join(node)
-            claims = (await store.plan(start=Capacity(str(node), JOBS))).claims
+            claims = (await store.create_due_runs(start=Capacity(str(node), JOBS))).claims
             assert len(claims) == JOBS
             ends = [success(claim) for claim in claims]
             huge = [each._replace(ends=(each.ends[0]._replace(result='"' + "x" * 5000 + '"'),)) for each in ends]

@@ -148,10 +148,10 @@ def test_two_planners_never_bear_two_active_runs_of_a_job_that_skips(fused: bool
             if store is two.second:
                 # The second planner meets the next slot; the first read the clock before and is still at this one.
                 two.clock.advance("1m")
-            return (await store.plan(start=Capacity(str(node), 5) if fused else None)).born
+            return (await store.create_due_runs(start=Capacity(str(node), 5) if fused else None)).born
 
         reached, _ = await two.interleave(lambda: plan(two.first, two.node), lambda: plan(two.second, two.other), at)
-        await two.second.plan(start=Capacity(str(two.other), 5) if fused else None)
+        await two.second.create_due_runs(start=Capacity(str(two.other), 5) if fused else None)
         states = await two.states(name)
         assert states.count("RUNNING") + states.count("PENDING") == 1, states
         assert set(states) <= {"RUNNING", "PENDING", "SKIPPED", "MISSED"}, states
@@ -167,14 +167,14 @@ def test_two_planners_never_bear_two_active_runs_of_a_job_that_skips(fused: bool
 
 
 @pytest.mark.parametrize("remembered", [True, False])
-@pytest.mark.parametrize("held", ["settle", "plan"])
+@pytest.mark.parametrize("held", ["settle", "create_due_runs"])
 def test_a_queued_run_is_never_stranded_between_the_end_of_one_and_the_birth_of_the_next(
     held: str, remembered: bool, databases_18: Databases
 ) -> None:
     async def scenario(two: Pair, name: str, at: int) -> bool:
         await two.define(name, overlap="queue")
         two.clock.advance("1m")
-        claims = (await two.first.plan(start=Capacity(str(two.node), 5))).claims
+        claims = (await two.first.create_due_runs(start=Capacity(str(two.node), 5))).claims
         assert [claim.job_name for claim in claims] == [name]
         two.clock.advance("1m")
         settler, planner = (two.first, two.second) if held == "settle" else (two.second, two.first)
@@ -188,7 +188,7 @@ def test_a_queued_run_is_never_stranded_between_the_end_of_one_and_the_birth_of_
             return str(answers[0].verdict)
 
         async def plan() -> int:
-            return (await planner.plan()).born
+            return (await planner.create_due_runs()).born
 
         verbs = (settle, plan) if held == "settle" else (plan, settle)
         reached, answers = await two.interleave(verbs[0], verbs[1], at)
@@ -196,7 +196,7 @@ def test_a_queued_run_is_never_stranded_between_the_end_of_one_and_the_birth_of_
         # Whoever came too late to see the job plans now; a run that was born must go without any sweep.
         states = await two.states(name)
         assert states in (["COMPLETED", "PENDING"], ["COMPLETED"]), states
-        await planner.plan()
+        await planner.create_due_runs()
         assert await two.states(name) == ["COMPLETED", "PENDING"]
         assert await two.second.sweep() == 0
         return reached
@@ -212,10 +212,10 @@ def test_one_run_is_never_given_to_two_nodes(databases_18: Databases, plain: boo
             # As versions are that the release before this one wrote.
             query(two.url, "UPDATE sys.job_versions SET plain_start = NULL RETURNING 1")
         two.clock.advance("1m")
-        await two.first.plan()
+        await two.first.create_due_runs()
         reached, answers = await two.interleave(
-            lambda: two.first.dispatch(Capacity(str(two.node), 5)),
-            lambda: two.second.dispatch(Capacity(str(two.other), 5)),
+            lambda: two.first.claim_runs(Capacity(str(two.node), 5)),
+            lambda: two.second.claim_runs(Capacity(str(two.other), 5)),
             at,
         )
         claims = [claim for dispatched in answers for claim in dispatched.claims]
@@ -227,7 +227,7 @@ def test_one_run_is_never_given_to_two_nodes(databases_18: Databases, plain: boo
     assert every_interleaving(databases_18.emptied(), scenario) >= places
 
 
-@pytest.mark.parametrize("verb", ["settle", "dispatch", "plan"])
+@pytest.mark.parametrize("verb", ["settle", "claim_runs", "create_due_runs"])
 def test_a_take_over_leaves_nothing_with_the_dead_whatever_they_are_writing(verb: str, databases_18: Databases) -> None:
     """The dead node's transaction began before it was declared dead, and ends after that."""
 
@@ -238,16 +238,16 @@ def test_a_take_over_leaves_nothing_with_the_dead_whatever_they_are_writing(verb
         two.clock.advance("1m")
         claims: tuple[Claim, ...] = ()
         if verb == "settle":
-            claims = (await two.first.plan(start=Capacity(str(dead), 5))).claims
-        elif verb == "dispatch":
-            await two.first.plan()
+            claims = (await two.first.create_due_runs(start=Capacity(str(dead), 5))).claims
+        elif verb == "claim_runs":
+            await two.first.create_due_runs()
 
         async def write() -> Any:
             if verb == "settle":
                 return await two.first.settle(dead, [success(claim) for claim in claims])
-            if verb == "dispatch":
-                return await two.first.dispatch(Capacity(str(dead), 5))
-            return await two.first.plan(start=Capacity(str(dead), 5))
+            if verb == "claim_runs":
+                return await two.first.claim_runs(Capacity(str(dead), 5))
+            return await two.first.create_due_runs(start=Capacity(str(dead), 5))
 
         async def take_over() -> None:
             with suppress(StoreConflict):
@@ -271,7 +271,7 @@ def test_a_sweep_undoes_no_definition_that_is_made_while_it_looks(databases_18: 
         later = first + timedelta(hours=1)
         await two.first.define([JobSpec(name, Once(first), (TaskSpec("t"),))])
         two.clock.advance("1m")
-        claims = (await two.first.plan(start=Capacity(str(two.node), 5))).claims
+        claims = (await two.first.create_due_runs(start=Capacity(str(two.node), 5))).claims
         await two.first.settle(two.node, [success(claim) for claim in claims])
         await two.first.define([JobSpec(name, Once(first), (TaskSpec("t"),), {"deadline": "1h"})], source="operator")
         reached, _ = await two.interleave(

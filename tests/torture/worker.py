@@ -167,11 +167,11 @@ class Worker:
 
     async def _claim(self) -> tuple[list[Claim], CreationResult]:
         async with self.turns.claiming():
-            planned = await self.store.plan(self.slots, Capacity(str(self.node), max(1, self.slots - 1)))
+            planned = await self.store.create_due_runs(self.slots, Capacity(str(self.node), max(1, self.slots - 1)))
             claims = list(planned.claims)
             try:
                 if len(claims) < self.slots:
-                    dispatched = await self.store.dispatch(Capacity(str(self.node), self.slots - len(claims)))
+                    dispatched = await self.store.claim_runs(Capacity(str(self.node), self.slots - len(claims)))
                     claims += dispatched.claims
             except (StoreUnavailable, StoreConflict):
                 # What was planned is ours all the same.

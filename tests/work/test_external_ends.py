@@ -80,16 +80,16 @@ def test_a_program_ends_before_another_node_has_its_run_or_soon_after(home: Plac
         assert engine is not None
         (run,) = engine.ledger.runs.values()
         # No heartbeat is confirmed meanwhile, and nothing is claimed again.
-        async with engine.dispatcher.claiming:
+        async with engine.claimer.claiming:
             await app.sql(f"CANCEL JOB RUN {run_id}")
             if how == "lost":
-                engine.completer.lost(run)
+                engine.settler.lost(run)
             else:
                 if "asked" in how:
                     engine.runner.stop_run(run, "cancelled")
-                watchdog = engine.keeper.watchdog
+                watchdog = engine.maintenance.watchdog
                 clock = watchdog.clock
-                watchdog.clock = lambda: clock() + engine.keeper.rhythm[0]
+                watchdog.clock = lambda: clock() + engine.maintenance.rhythm[0]
             await until(lambda: gone(processes))
         assert (await ended(app, run_id)).outcome == "CANCELLED"
 

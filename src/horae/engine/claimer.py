@@ -52,7 +52,7 @@ class Claimer(EnginePart):
         self._watchdog = watchdog
         self._runner = runner
         self._caller = caller
-        self.completer: AttemptSettler
+        self.settler: AttemptSettler
         self.node: UUID
         self.alarm = WakeSignal(self._loop)
         self.claiming = asyncio.Lock()
@@ -74,7 +74,7 @@ class Claimer(EnginePart):
         self._look = True
         self.alarm.ring()
 
-    def slot_freed(self) -> None:
+    def capacity_freed(self) -> None:
         if (self._backlog or self._held_back or self._more) and not self.alarm.rung:
             if self._ledger.free * 4 >= self._ledger.slots:
                 self.alarm.ring()
@@ -165,7 +165,7 @@ class Claimer(EnginePart):
         # node may start the runs.
         limit = min(batch, free) if free > 0 and not self._late else batch
         capacity = self._capacity(free) if free > 0 else None
-        planned = await self._store.plan(limit, capacity)
+        planned = await self._store.create_due_runs(limit, capacity)
         seconds = self._loop.time() - now
         self._clock.note(planned.now)
         self._more = planned.more
@@ -196,7 +196,7 @@ class Claimer(EnginePart):
 
     async def _dispatch(self, free: int) -> Sequence[Claim]:
         now = self._loop.time()
-        dispatched = await self._store.dispatch(self._capacity(free))
+        dispatched = await self._store.claim_runs(self._capacity(free))
         self._clock.note(dispatched.now)
         claims = dispatched.claims
         self._backlog, self._held_back = len(claims) == free, dispatched.held_back
@@ -314,7 +314,7 @@ class Claimer(EnginePart):
         """Frees the capacity that the preparation used."""
         run.preparing = None
         self._ledger.working -= 1
-        self.slot_freed()
+        self.capacity_freed()
 
     def _begin(self, run: LiveRun) -> None:
         claim = run.claim
@@ -342,13 +342,13 @@ class Claimer(EnginePart):
         if run.released or run.stop is not None or not claim.starts:
             # The run was stopped or released before its first attempt, or none of its tasks is due yet and the store
             # parks it.
-            self.completer.ended(run)
+            self.settler.ended(run)
             return
         self._runner.watch_run(run)
         for start in claim.starts:
             self._runner.start(run, start)
         if claim.wake_ms is not None:
-            self.completer.come_back(run, claim.wake_at)
+            self.settler.come_back(run, claim.wake_at)
 
     def _is_refused(self, run: LiveRun) -> bool:
         definition = run.claim.definition.spec

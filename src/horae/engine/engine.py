@@ -122,27 +122,27 @@ class Engine:
             loop, store, registry, self.ledger, stream, tuning, self._outage, StoreClock(loop), tools
         )
         self.runner = AttemptRunner(shared, self._threads, self._processes)
-        self.dispatcher = Claimer(shared, self.runner, self._caller, self._host.watchdog)
+        self.claimer = Claimer(shared, self.runner, self._caller, self._host.watchdog)
         self.delivery = HookDeliverer(shared, self._caller)
-        self.completer = AttemptSettler(shared, self.runner, self._run_ended, self._slot_freed)
+        self.settler = AttemptSettler(shared, self.runner, self._run_ended, self._slot_freed)
         self.overlong = LongRunReporter(shared)
-        self.keeper = MaintenanceLoops(
+        self.maintenance = MaintenanceLoops(
             shared,
             self.runner,
-            self.completer,
-            self.dispatcher,
+            self.settler,
+            self.claimer,
             self.overlong,
             self._rejoin,
             self._retune,
             self._host.watchdog,
         )
-        self.keeper.name = name
-        self.learner = HandlerImporter(shared, inline=host is not None)
+        self.maintenance.name = name
+        self.importer = HandlerImporter(shared, inline=host is not None)
         self._tools = tools
-        self._reported = (registry.names, registry.sandbox, self.keeper.rhythm)
-        self.keeper.describe = self._describe
-        self.keeper.owner_limits = lambda: self._given[1].owner_limits
-        self.runner.owner = self.completer
+        self._reported = (registry.names, registry.sandbox, self.maintenance.rhythm)
+        self.maintenance.describe = self._describe
+        self.maintenance.owner_limits = lambda: self._given[1].owner_limits
+        self.runner.owner = self.settler
         self.runner.opener = lambda run, limit, of_others: store.transact(
             self.node,
             run.run_id,
@@ -151,15 +151,15 @@ class Engine:
             limit,
             (run.claim.definition.spec.owner or LOCAL_NAME) if of_others else None,
         )
-        self.dispatcher.completer = self.completer
+        self.claimer.settler = self.settler
 
     def _run_ended(self, run: LiveRun, seconds: float) -> None:
         self.overlong.ended(run, seconds)
         self.delivery.stir()
 
     def _slot_freed(self) -> None:
-        self.dispatcher.slot_freed()
-        if self.dispatcher.draining:
+        self.claimer.capacity_freed()
+        if self.claimer.draining:
             self._progress.ring()
 
     async def _retune(self, set_by_system: Mapping[str, Any]) -> None:
@@ -169,14 +169,14 @@ class Engine:
         before the node uses them, and the shorter ones only after the node uses them.
         """
         slots, tuning = retuned(self._given, set_by_system)
-        silence, heartbeat = self.keeper.rhythm
+        silence, heartbeat = self.maintenance.rhythm
         both = (max(silence, tuning.take_over_after), max(heartbeat, tuning.heartbeat))
         if both != self._reported[2]:
             await self._store.describe(self.node, self._details(both))
         self.ledger.slots = slots
-        for part in (self.runner, self.dispatcher, self.completer, self.delivery, self.keeper):
+        for part in (self.runner, self.claimer, self.settler, self.delivery, self.maintenance):
             part.retune(tuning)
-        self.dispatcher.stir()
+        self.claimer.stir()
 
     # ---- starting ----------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Engine:
         await self._join()
         try:
             totals = await repeat_verb(self._store.totals)
-            await repeat_verb(self.keeper.take_up_settings)
+            await repeat_verb(self.maintenance.take_up_settings)
             if prepare is not None:
                 # Last, so that a failure of an earlier step leaves nothing of it behind.
                 await prepare()
@@ -200,16 +200,16 @@ class Engine:
         self._capture.install()
         with self._host.background():
             self._begin("changes", self._listen())
-            self._begin("heartbeat", self.keeper.run())
-            self._begin("keeper", self.keeper.watch())
-            self._begin("sweep", self.keeper.sweep())
-            self._begin("retention", self.keeper.retain())
-            self._begin("publisher", self.keeper.publisher.run())
-            self._begin("learning", self.learner.run(self.dispatcher.stir))
-        self._begin("completer", self.completer.run())
+            self._begin("heartbeat", self.maintenance.run())
+            self._begin("keeper", self.maintenance.watch())
+            self._begin("sweep", self.maintenance.sweep())
+            self._begin("retention", self.maintenance.retain())
+            self._begin("publisher", self.maintenance.publisher.run())
+            self._begin("learning", self.importer.run(self.claimer.stir))
+        self._begin("completer", self.settler.run())
         self._begin("hooks", self.delivery.run())
-        self._begin("dispatcher", self.dispatcher.run(self.keeper))
-        self.keeper.watchdog.start(self.keeper.late)
+        self._begin("dispatcher", self.claimer.run(self.maintenance))
+        self.maintenance.watchdog.start(self.maintenance.late)
         self._store.observe(self._passed)
         self._stream.emit(EngineStarted(str(self.node), self._name, totals.jobs_enabled, self.ledger.slots))
         if self._registry.sandbox is not None:
@@ -221,20 +221,20 @@ class Engine:
         self._loops.append(self._loop.create_task(self._guarded(name, work), name=f"horae {name}"))
 
     async def _join(self, working: Collection[ThreadKey] = ()) -> None:
-        for part in (self.dispatcher, self.completer, self.delivery, self.keeper):
+        for part in (self.claimer, self.settler, self.delivery, self.maintenance):
             part.node = self.node
         details = self._details()
 
         async def join() -> None:
-            sent_at = self.keeper.watchdog.clock()
+            sent_at = self.maintenance.watchdog.clock()
             await self._store.join(self.node, name=self._name, details=details, working=working)
-            self.keeper.watchdog.confirm(sent_at)
+            self.maintenance.watchdog.confirm(sent_at)
 
         await repeat_verb(join)
 
     def _details(self, rhythm: tuple[float, float] | None = None) -> dict[str, Any]:
         """Returns what the node's row says about it."""
-        silence, heartbeat = rhythm or self.keeper.rhythm
+        silence, heartbeat = rhythm or self.maintenance.rhythm
         self._reported = (self._registry.names, self._registry.sandbox, (silence, heartbeat))
         sandbox = {} if self._registry.sandbox is None else {"sandbox": self._registry.sandbox}
         return {
@@ -266,11 +266,11 @@ class Engine:
         before = self._reported[1]
         if self._tools is not None and self._tools.external.enabled:
             self._registry.able(*await self._tools.abilities())
-        if (self._registry.names, self._registry.sandbox, self.keeper.rhythm) == self._reported:
+        if (self._registry.names, self._registry.sandbox, self.maintenance.rhythm) == self._reported:
             return
         await self._store.describe(self.node, self._details())
         if self._registry.sandbox is None:
-            self.dispatcher.stir()
+            self.claimer.stir()
         elif self._registry.sandbox != before:
             self._stream.emit(SandboxMissing(self._registry.sandbox))
 
@@ -278,7 +278,7 @@ class Engine:
         """Emits events for runs that changed without an owner: ended while waiting, reaped, taken over or put back."""
         for run in runs:
             if run.state is RunState.PENDING:
-                reason = self.keeper.naming(run.reason or "released")
+                reason = self.maintenance.naming(run.reason or "released")
                 self._stream.emit(RunReleased(run.run_id, run.job_name, reason))
             elif run.elapsed is not None:
                 seconds = run.elapsed.total_seconds()
@@ -318,9 +318,9 @@ class Engine:
             except StoreError as error:
                 await self._outage.ride_out(error)
                 continue
-            self.dispatcher.stir()
-            self.keeper.stir()
-            self.learner.stir()
+            self.claimer.stir()
+            self.maintenance.stir()
+            self.importer.stir()
             self.delivery.stir()
 
     async def failed(self) -> None:
@@ -351,9 +351,9 @@ class Engine:
         Returns how many runs were released. All ended attempts are in the catalog when this returns, unless the store
         cannot be reached; then other nodes take the runs over.
         """
-        self.dispatcher.draining = True
+        self.claimer.draining = True
         # A claim that is under way is finished first; its runs are finished or released like the others.
-        await self._bounded(self.dispatcher.claims_over(), FORCE_AFTER)
+        await self._bounded(self.claimer.claims_over(), FORCE_AFTER)
         ends = self._loop.time() + self._grace
         cut = 0
         under_way = [f"{run.job_name} ({run.run_id})" for run in self.ledger.runs.values()]
@@ -372,7 +372,7 @@ class Engine:
         for run in list(self.ledger.runs.values()):
             for attempt in list(run.attempts.values()):
                 self.runner.give_up(attempt)
-        await self._bounded(self.completer.settled(), FORCE_AFTER)
+        await self._bounded(self.settler.settled(), FORCE_AFTER)
         await self._bounded(self.delivery.finish(), self._grace)
         await self._close_loops()
         with suppress(StoreError):
@@ -432,8 +432,8 @@ class Engine:
         await asyncio.gather(*(task for task in loops if task.done()), return_exceptions=True)
 
     async def _close(self) -> None:
-        self.keeper.watchdog.close()
-        self.dispatcher.close()
+        self.maintenance.watchdog.close()
+        self.claimer.close()
         self.runner.close()
         self.delivery.drop()
         self._store.observe(None)

@@ -69,8 +69,8 @@ class MaintenanceLoops(EnginePart, HeartbeatSender):
         self,
         shared: EngineContext,
         runner: AttemptRunner,
-        completer: AttemptSettler,
-        dispatcher: Claimer,
+        settler: AttemptSettler,
+        claimer: Claimer,
         overlong: LongRunReporter,
         rejoin: Callable[[], Awaitable[None]],
         retune: Callable[[Mapping[str, Any]], Awaitable[None]],
@@ -80,8 +80,8 @@ class MaintenanceLoops(EnginePart, HeartbeatSender):
         self.watchdog = watchdog
         watchdog.limit(shared.tuning.late_after)
         self._runner = runner
-        self._completer = completer
-        self._dispatcher = dispatcher
+        self._settler = settler
+        self._claimer = claimer
         self._overlong = overlong
         self._rejoin = rejoin
         self._retune = retune
@@ -147,7 +147,7 @@ class MaintenanceLoops(EnginePart, HeartbeatSender):
         late = self.watchdog.overdue()
         if late is not None:
             self._stop_late(late)
-        async with self._dispatcher.claiming:
+        async with self._claimer.claiming:
             self._outage.suspicious = False
             sent_at = self.watchdog.clock()
             try:
@@ -165,13 +165,13 @@ class MaintenanceLoops(EnginePart, HeartbeatSender):
             for run_id in pulse.lost:
                 gone = self._ledger.runs.get(run_id)
                 if gone is not None and not gone.settling:
-                    self._as_engine.run(self._completer.lost, gone)
+                    self._as_engine.run(self._settler.lost, gone)
         for run_id, reason in pulse.cancels.items():
             asked = self._ledger.runs.get(run_id)
             if asked is not None and asked.stop is None:
                 self._as_engine.run(self._runner.stop_run, asked, reason)
         if abs(self._clock.note(pulse.now)) > JUMP or pulse.released:
-            self._dispatcher.stir()
+            self._claimer.stir()
 
     async def _beat(self, working: list[ThreadKey]) -> HeartbeatResult:
         """Sends the heartbeat. A connection that hangs is abandoned while there is time to try another."""
@@ -210,9 +210,9 @@ class MaintenanceLoops(EnginePart, HeartbeatSender):
         """Stops everything and registers a new incarnation, because nothing that this one writes counts any more."""
         self._stream.emit(NodeExpelled(str(self.node), self.name))
         for run in list(self._ledger.runs.values()):
-            self._as_engine.run(self._completer.lost, run)
+            self._as_engine.run(self._settler.lost, run)
         await self._rejoin()
-        self._dispatcher.stir()
+        self._claimer.stir()
 
     # ---- for the whole cluster ---------------------------------------------------------------------------------------
 

@@ -41,12 +41,12 @@ class AttemptSettler(EnginePart):
         shared: EngineContext,
         runner: AttemptRunner,
         run_ended: Callable[[LiveRun, float], None],
-        slot_freed: Callable[[], None],
+        capacity_freed: Callable[[], None],
     ) -> None:
         super().__init__(shared)
         self._runner = runner
         self._run_ended = run_ended
-        self._slot_freed = slot_freed
+        self._slot_freed = capacity_freed
         self.node: UUID
         self._line: list[LiveRun] = []
         self._chunks: list[OutputChunk] = []

@@ -221,7 +221,8 @@ class UnreportedRun:
 
 @dataclass(frozen=True, slots=True)
 class CreationResult:
-    """What one call of `plan` did. `claims` are runs created RUNNING for the node that asked. `more`: call it again.
+    """What one call of `create_due_runs` did. `claims` are runs created RUNNING for the node that asked. `more`: call
+    it again.
 
     `wake_at` is the earliest moment at which a job or a waiting run has to be looked at again; None when there is none.
     Where there is `more`, that is now.
@@ -237,7 +238,8 @@ class CreationResult:
     """Due jobs of this call whose definitions cannot be read, or whose schedules cannot be evaluated, here. They are
     left alone, with the reason as their `fault`."""
     crowded: bool = False
-    """Several owners share, and more runs are due than can start at once. `plan` started none; claims give turns."""
+    """Several owners share, and more runs are due than can start at once. `create_due_runs` started none; claims
+    give turns."""
 
 
 @dataclass(frozen=True, slots=True)

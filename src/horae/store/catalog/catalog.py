@@ -65,7 +65,7 @@ from horae.store.schema import check_catalog
 
 MOST_CLAIMED = 100_000
 MOST_WAITING = 10_000
-"""How many waiting runs one call of `plan` looks at. The caller gives the limit for jobs."""
+"""How many waiting runs one call of `create_due_runs` looks at. The caller gives the limit for jobs."""
 
 MOST_AT_ONCE = 100
 """How many definitions can be compiled within the time that any transaction may stay idle. A larger batch first asks
@@ -279,14 +279,14 @@ class Catalog(PeopleVerbs, PageReadVerbs, SessionVerbs):
             await self.driver.free_lock(node)
         return released
 
-    async def plan(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
+    async def create_due_runs(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
         try:
-            return await self._plan(limit, start)
+            return await self._create_due_runs(limit, start)
         except KeyTaken:
             # Another run has that key: a cursor was set back by hand. Scheduled times that have a run are skipped.
-            return await self._plan(limit, start, careful=True)
+            return await self._create_due_runs(limit, start, careful=True)
 
-    async def _plan(self, limit: int, start: Capacity | None, *, careful: bool = False) -> CreationResult:
+    async def _create_due_runs(self, limit: int, start: Capacity | None, *, careful: bool = False) -> CreationResult:
         async with self._work() as work:
             node = None if start is None else start.node
             alive, requested, waiting, limited = (await work.transaction.rows("look_around", node=node))[0]
@@ -327,7 +327,7 @@ class Catalog(PeopleVerbs, PageReadVerbs, SessionVerbs):
         self._unplannable -= changed
         self._left_alone = {uuid: found[uuid] for uuid in self._unplannable if uuid in found}
 
-    async def dispatch(self, capacity: Capacity) -> ClaimResult:
+    async def claim_runs(self, capacity: Capacity) -> ClaimResult:
         plain = await run_claims.dispatch_plain(self.driver, self._cache, capacity)
         if plain is not None:
             dispatched, started, unread = plain

@@ -16,8 +16,8 @@ Rules that hold for every verb:
 - **Lock first, judge second.** The rows that a decision depends on are locked by one statement and read by a later one.
   Then core decides, then one batch writes. (A claim may be one statement: it judges nothing but the rows it locks.)
   Locks are taken in the order nodes, pools, jobs, runs, each in key order. A verb that can do without a locked row
-  skips it (`plan`, `dispatch`); the others wait. Where a chain of hand-overs leaves that order, the server detects the
-  deadlock and the verb is repeated.
+  skips it (`create_due_runs`, `claim_runs`); the others wait. Where a chain of hand-overs leaves that order, the server
+  detects the deadlock and the verb is repeated.
 - **Rules live in core.** A verb reads rows, asks `horae.core`, writes rows.
 - **Keys are the last word.** `UNIQUE(job_uuid, idempotency_key)` and the derived run uuid make a second run of one slot
   impossible, whatever a caller forgets.
@@ -348,7 +348,7 @@ class Store(Protocol):
         released. Its threads no longer count. With `working`, some of them go on until the process ends, and count
         until then: the node stays ALIVE, its lock ends with the process, and another node takes it over."""
 
-    async def plan(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
+    async def create_due_runs(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
         """Creates runs for due jobs: up to `limit` jobs whose `wake_at` has come, the longest waiting first.
 
         In this order: requests written through `cb_schedules` are applied; waiting runs past their deadline end MISSED,
@@ -360,7 +360,7 @@ class Store(Protocol):
         dependencies are unmet are created PENDING with `waiting_for` "dependencies".
         """
 
-    async def dispatch(self, capacity: Capacity) -> ClaimResult:
+    async def claim_runs(self, capacity: Capacity) -> ClaimResult:
         """Claims up to `slots` PENDING runs whose `not_before` has come for a node that has joined, the oldest first.
 
         They become RUNNING with the node as owner, `fence + 1`, task runs, and the attempts that core starts. Pool

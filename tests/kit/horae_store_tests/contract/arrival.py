@@ -48,7 +48,7 @@ class ArrivalContract(Contract):
     @scenario
     async def test_under_none_it_is_recorded_missed(self, scene: Scene) -> None:
         assert await missed(scene, "10:40", recovery="none") == ["10:00 MISSED missed"]
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
 
     @scenario
     async def test_under_all_missed_runs_line_up_and_none_is_skipped(self, scene: Scene) -> None:

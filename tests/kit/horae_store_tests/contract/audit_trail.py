@@ -471,7 +471,7 @@ class TogetherContract(Contract):
         async with store.together() as whole:
             await whole.define([job("a", tasks=("other",))], source="sql")
         scene.clock.advance("1m")
-        (claim,) = (await store.plan(start=Capacity(str(NODE), 1))).claims
+        (claim,) = (await store.create_due_runs(start=Capacity(str(NODE), 1))).claims
         assert (claim.definition.version, claim.definition.handlers) == (2, frozenset({"other"}))
 
 

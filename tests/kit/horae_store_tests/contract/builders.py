@@ -148,7 +148,7 @@ class Scene:
 
     async def plan(self, slots: int = 0, handlers: frozenset[str] | None = None) -> CreationResult:
         """Plans; with slots, runs that may are born RUNNING on the scene's node."""
-        return await self.store.plan(start=Capacity(str(NODE), slots, handlers) if slots else None)
+        return await self.store.create_due_runs(start=Capacity(str(NODE), slots, handlers) if slots else None)
 
     async def later(self, duration: str, slots: int = 0) -> CreationResult:
         """Lets time pass, then plans."""
@@ -160,14 +160,14 @@ class Scene:
         self.clock.set(at(text))
         return await self.plan(slots)
 
-    async def dispatch(
+    async def claim_runs(
         self, slots: int = 10, *, handlers: frozenset[str] | None = None, node: UUID = NODE
     ) -> tuple[Claim, ...]:
-        return (await self.store.dispatch(Capacity(str(node), slots, handlers))).claims
+        return (await self.store.claim_runs(Capacity(str(node), slots, handlers))).claims
 
     async def claim(self, node: UUID = NODE) -> Claim:
         """The one run there is to be had."""
-        (claim,) = await self.dispatch(node=node)
+        (claim,) = await self.claim_runs(node=node)
         return claim
 
     async def settle(self, claim: Claim, *ends: AttemptEnd, node: UUID = NODE, **options: Any) -> SettlementResult:

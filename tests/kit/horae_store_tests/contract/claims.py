@@ -57,9 +57,9 @@ class DispatchContract(Contract):
         await scene.define(job())
         await scene.later("1m")
         await scene.claim()
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.store.join(OTHER)
-        assert await scene.dispatch(node=OTHER) == ()
+        assert await scene.claim_runs(node=OTHER) == ()
 
     @scenario
     async def test_two_stores_on_one_catalog_never_give_out_one_run_twice(self, scene: Scene) -> None:
@@ -70,7 +70,7 @@ class DispatchContract(Contract):
         given: list[str] = []
         while len(given) < 20:
             answers = await asyncio.gather(
-                scene.store.dispatch(Capacity(str(NODE), 3)), peer.dispatch(Capacity(str(OTHER), 3))
+                scene.store.claim_runs(Capacity(str(NODE), 3)), peer.claim_runs(Capacity(str(OTHER), 3))
             )
             got = [claim.run_id for answer in answers for claim in answer.claims]
             assert got
@@ -84,22 +84,22 @@ class DispatchContract(Contract):
         )
         for minute in ("09:01", "09:02", "09:03"):
             await scene.until(minute)
-        first = await scene.dispatch(2)
+        first = await scene.claim_runs(2)
         assert [claim.job_name for claim in first] == ["b", "c"]
-        assert [claim.job_name for claim in await scene.dispatch(2)] == ["a"]
+        assert [claim.job_name for claim in await scene.claim_runs(2)] == ["a"]
 
     @scenario
     async def test_runs_of_one_time_go_in_the_order_they_were_born(self, scene: Scene) -> None:
         await scene.define(*(job(name) for name in "cab"))
         await scene.later("1m")
         born = [run.run_id for run in reversed(await scene.store.runs())]
-        assert [claim.run_id for claim in await scene.dispatch()] == born
+        assert [claim.run_id for claim in await scene.claim_runs()] == born
 
     @scenario
     async def test_no_slots_no_runs(self, scene: Scene) -> None:
         await scene.define(job())
         await scene.later("1m")
-        assert await scene.dispatch(0) == ()
+        assert await scene.claim_runs(0) == ()
         assert await scene.story() == ["09:01 PENDING"]
 
     @scenario
@@ -110,9 +110,9 @@ class DispatchContract(Contract):
             job("c", tasks=(TaskSpec("sql", "SELECT 1", "SQL"),)),
         )
         await scene.later("1m")
-        claims = await scene.dispatch(handlers=frozenset({"two"}))
+        claims = await scene.claim_runs(handlers=frozenset({"two"}))
         assert [claim.job_name for claim in claims] == ["b", "c"]
-        assert [claim.job_name for claim in await scene.dispatch(handlers=frozenset({"one", "two"}))] == ["a"]
+        assert [claim.job_name for claim in await scene.claim_runs(handlers=frozenset({"one", "two"}))] == ["a"]
 
     @scenario
     async def test_a_pool_is_shared_by_jobs_and_nodes_and_blocks_nobody_else(self, scene: Scene) -> None:
@@ -120,9 +120,9 @@ class DispatchContract(Contract):
         await scene.store.set_pool("narrow", 1)
         await scene.define(job("a", pool="narrow"), job("b", pool="narrow"), job("c"))
         await scene.later("1m")
-        first, beside = await scene.dispatch()
+        first, beside = await scene.claim_runs()
         assert (first.job_name, beside.job_name) == ("a", "c")
-        assert await scene.dispatch(node=OTHER) == ()
+        assert await scene.claim_runs(node=OTHER) == ()
         await scene.finish(first)
         assert (await scene.claim(OTHER)).job_name == "b"
 
@@ -131,11 +131,11 @@ class DispatchContract(Contract):
         await scene.store.set_pool("narrow", 1)
         await scene.define(*(job(name, pool="narrow") for name in "abcd"))
         await scene.later("1m")
-        assert len(await scene.dispatch()) == 1
+        assert len(await scene.claim_runs()) == 1
         await scene.store.set_pool("narrow", 2)
-        assert len(await scene.dispatch()) == 1
+        assert len(await scene.claim_runs()) == 1
         await scene.store.set_pool("narrow", None)
-        assert len(await scene.dispatch()) == 2
+        assert len(await scene.claim_runs()) == 2
 
     @scenario
     async def test_a_parked_run_holds_no_place_in_its_pool(self, scene: Scene) -> None:
@@ -150,7 +150,7 @@ class DispatchContract(Contract):
         await scene.define(job(overlap="allow", max_concurrent=2))
         for _ in range(3):
             await scene.later("1m")
-        claims = await scene.dispatch()
+        claims = await scene.claim_runs()
         assert [claim.scheduled_time for claim in claims] == [at("09:01"), at("09:02")]
         await scene.finish(claims[0])
         assert (await scene.claim()).scheduled_time == at("09:03")
@@ -160,7 +160,7 @@ class DispatchContract(Contract):
         tasks = ("one", "two", "three")
         await scene.define(job("a", tasks=tasks), job("b", tasks=tasks, mode="parallel"))
         await scene.later("1m")
-        first, second = await scene.dispatch()
+        first, second = await scene.claim_runs()
         assert first.starts == starts((0, 1))
         assert second.starts == starts((0, 1), (1, 1), (2, 1))
 
@@ -171,7 +171,7 @@ class DispatchContract(Contract):
         claim = await scene.claim()
         scene.clock.advance("10s")
         await scene.finish(claim, FAILED)
-        waiting = await scene.store.dispatch(Capacity(str(NODE), 1))
+        waiting = await scene.store.claim_runs(Capacity(str(NODE), 1))
         assert (waiting.claims, waiting.next_at) == ((), at("10:00:40"))
         scene.clock.set(at("10:00:40"))
         again = await scene.claim()
@@ -192,11 +192,11 @@ class DispatchContract(Contract):
     @scenario
     async def test_the_next_time_is_that_of_runs_that_only_wait_for_it(self, scene: Scene) -> None:
         await scene.define(job("a", HOURLY, retry=Retry(1, "9m")), job("b", HOURLY, retry=Retry(1, "7m")))
-        assert (await scene.store.dispatch(Capacity(str(NODE), 1))).next_at is None
+        assert (await scene.store.claim_runs(Capacity(str(NODE), 1))).next_at is None
         await scene.until("10:00")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.finish(claim, FAILED)
-        assert (await scene.store.dispatch(Capacity(str(NODE), 1))).next_at == at("10:07")
+        assert (await scene.store.claim_runs(Capacity(str(NODE), 1))).next_at == at("10:07")
 
     @scenario
     async def test_runs_that_are_queued_or_wait_for_others_are_not_given_out(self, scene: Scene) -> None:
@@ -205,5 +205,5 @@ class DispatchContract(Contract):
         )
         await scene.until("10:00", slots=9)
         await scene.trigger("q", "second")
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         assert await scene.count(RunState.RUNNING) == 2

@@ -1,4 +1,5 @@
-"""The store contract, planning: which runs `plan` bears, in which state, and what it does to those that wait."""
+"""The store contract, creation: which runs `create_due_runs` creates, in which state, and what it does to those that
+wait."""
 
 from __future__ import annotations
 
@@ -64,17 +65,17 @@ class PlanningContract(Contract):
         peer = await scene.second()
         await scene.define(*(job(f"job{number}") for number in range(20)))
         scene.clock.advance("1m")
-        passes = await asyncio.gather(*(store.plan() for store in (scene.store, peer) * 3))
+        passes = await asyncio.gather(*(store.create_due_runs() for store in (scene.store, peer) * 3))
         assert sum(planned.born for planned in passes) == len(await scene.runs()) == 20
 
     @scenario
     async def test_the_longest_waiting_jobs_are_planned_first_and_the_rest_is_announced(self, scene: Scene) -> None:
         await scene.define(job("a", Cron("2 * * * *")), job("b", Cron("1 * * * *")), job("c", Cron("1 * * * *")))
         scene.clock.advance("2m")
-        first = await scene.store.plan(limit=2)
+        first = await scene.store.create_due_runs(limit=2)
         assert (first.jobs, first.more) == (2, True)
         assert {run.job_name for run in await scene.runs()} == {"b", "c"}
-        second = await scene.store.plan(limit=2)
+        second = await scene.store.create_due_runs(limit=2)
         assert (second.jobs, second.born, second.more) == (1, 1, False)
 
     @scenario
@@ -290,7 +291,7 @@ class PlanningContract(Contract):
         assert at("09:30") < run.chosen_time <= at("10:00")
         assert (run.waiting_for, run.not_before) == ("window", run.chosen_time)
         assert planned.wake_at == run.chosen_time
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         scene.clock.set(run.chosen_time)
         await scene.plan()
         assert await scene.story() == ["10:00 PENDING"]
@@ -320,7 +321,7 @@ class PlanningContract(Contract):
             job("a", deadline="30s", misfire_grace="10m"), job("b", deadline="2m", overlap="queue", misfire_grace="10m")
         )
         await scene.until("09:01")
-        (first,) = [claim for claim in await scene.dispatch() if claim.job_name == "b"]
+        (first,) = [claim for claim in await scene.claim_runs() if claim.job_name == "b"]
         await scene.until("09:02:31")
         assert (await scene.story("a"))[1] == "09:02 MISSED deadline"
         assert await scene.story("b") == ["09:01 RUNNING", "09:02 QUEUED"]
@@ -335,7 +336,7 @@ class PlanningContract(Contract):
         await scene.until("10:00:30")
         assert await scene.story() == ["10:00 PENDING"]
         scene.clock.advance("1s")
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.plan()
         assert await scene.story() == ["10:00 MISSED deadline"]
         assert (await scene.run()).completed_at == at("10:00:31")
@@ -422,7 +423,7 @@ class PlanningContract(Contract):
             job("a", pool="narrow"), job("b", max_concurrent=5), job("c", tasks=("rare",)), job("d", depends_on=("a",))
         )
         scene.clock.advance("1m")
-        planned = await scene.store.plan(start=Capacity(str(NODE), 9, frozenset({"work"})))
+        planned = await scene.store.create_due_runs(start=Capacity(str(NODE), 9, frozenset({"work"})))
         assert (planned.claims, planned.born) == ((), 4)
         assert await scene.count(RunState.PENDING) == 4
 

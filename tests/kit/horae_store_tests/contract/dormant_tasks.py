@@ -58,7 +58,7 @@ class SleepingContract(Contract):
         await declare(scene)
         assert await story(scene) == ["09:00 PENDING (registration)"]
         scene.clock.set(at("09:10"))
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         (answer,) = await scene.store.declare((hourly,))
         assert (answer.standing, answer.retry_at) == (RegistrationStatus.PRESERVED, at("09:10"))
         (run,) = await scene.runs(A)
@@ -70,7 +70,7 @@ class SleepingContract(Contract):
         await declare(scene, registered())
         await scene.plan()
         await declare(scene)
-        assert (await scene.dispatch(), await story(scene)) == ((), ["09:00 PENDING (registration)"])
+        assert (await scene.claim_runs(), await story(scene)) == ((), ["09:00 PENDING (registration)"])
         scene.clock.advance("10s")
         await declare(scene, registered())
         (run,) = await scene.runs(A)
@@ -108,7 +108,7 @@ class SleepingContract(Contract):
         assert await story(scene) == ["09:00 RUNNING", "09:01 PENDING (registration)"]
         await declare(scene, registered())
         assert await story(scene) == ["09:00 RUNNING", "09:01 QUEUED"]
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.finish(claim)
         assert await story(scene) == ["09:00 COMPLETED", "09:01 PENDING"]
 
@@ -119,7 +119,7 @@ class SleepingContract(Contract):
         await scene.finish(claim, FAILED)
         assert await story(scene) == ["09:00 PENDING (registration)"]
         scene.clock.set(at("09:06"))
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await declare(scene, registered(cron="0 * * * *"))
         assert (await scene.claim()).run_id == claim.run_id
 
@@ -133,7 +133,7 @@ class SleepingContract(Contract):
         await declare(scene)
         await scene.store.take_over(NODE, OTHER, 0)
         assert await story(scene) == ["09:00 PENDING (registration)", "09:01 SKIPPED coalesced"]
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         scene.clock.set(at("09:20"))
         assert await declare(scene, registered()) == {"a": RegistrationStatus.ORPHANED}
         assert (await scene.plan()).born == 0
@@ -147,7 +147,7 @@ class SleepingContract(Contract):
         scene.clock.set(at("09:01"))
         assert (await scene.trigger(A, "by hand")).state == "PENDING"
         assert await story(scene) == ["09:00 PENDING (registration)", "09:01 PENDING (registration)"]
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await declare(scene, hourly)
         assert await story(scene) == ["09:00 FAILED superseded", "09:01 PENDING"]
         await scene.run_once()

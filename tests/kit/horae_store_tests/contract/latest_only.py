@@ -74,7 +74,7 @@ class OwingContract(Contract):
         for claim in (await scene.plan(slots=2)).claims:
             await scene.finish(claim)
         await scene.until("10:00")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.finish(claim)
         await scene.until("12:30")
         recovered = {run.job_name: run.state for run in await scene.runs() if run.is_recovery}

@@ -130,7 +130,7 @@ class KeepingContract(Contract):
         for released in (False, True, False, True, False):
             await scene.later("30s")
             assert await scene.store.sweep() == 0
-            for claim in await scene.dispatch(2):
+            for claim in await scene.claim_runs(2):
                 assert await scene.store.sweep() == 0
                 state = FAILED if claim.job_name == "r" else SUCCESS
                 await (scene.settle(claim, release=True) if released else scene.finish(claim, state))
@@ -142,7 +142,7 @@ class KeepingContract(Contract):
         await scene.define(job("a", HOURLY, overlap="allow"), job("b", Cron("30 9 * * *")))
         await scene.until("09:30")
         await scene.until("10:00")
-        (first,) = [claim for claim in await scene.dispatch() if claim.job_name == "a"]
+        (first,) = [claim for claim in await scene.claim_runs() if claim.job_name == "a"]
         await scene.finish(first)
         await scene.until("11:00")
         await scene.run_once()

@@ -53,7 +53,7 @@ class GoneContract(Contract):
         assert await scene.store.sweep() == 0
         scene.clock.advance("1s")
         assert await scene.store.sweep() == len(_OVERLAPS)
-        claims = await scene.dispatch(handlers=frozenset({"new"}), node=OTHER)
+        claims = await scene.claim_runs(handlers=frozenset({"new"}), node=OTHER)
         assert sorted(claim.job_name for claim in claims) == sorted(f"job {overlap}" for overlap in _OVERLAPS)
         assert {claim.definition.version for claim in claims} == {2}
 
@@ -109,7 +109,7 @@ class GoneContract(Contract):
             ("one", "SUCCESS"),
             ("two", "PENDING"),
         ]
-        (claim,) = await scene.dispatch(handlers=frozenset({"zero", "one", "new"}), node=OTHER)
+        (claim,) = await scene.claim_runs(handlers=frozenset({"zero", "one", "new"}), node=OTHER)
         assert claim.starts == starts((0, 1))
         assert (await scene.settle(claim, ended(SUCCESS, 0), node=OTHER)).starts == starts((2, 2))
         assert (await scene.settle(claim, ended(SUCCESS, 2, 2), node=OTHER)).state == "COMPLETED"
@@ -124,7 +124,7 @@ class GoneContract(Contract):
         await scene.define(job(tasks=("new",), retry=Retry(3, "10s")))
         scene.clock.advance("6m")
         assert await scene.store.sweep() == 1
-        (claim,) = await scene.dispatch(handlers=frozenset({"new"}), node=OTHER)
+        (claim,) = await scene.claim_runs(handlers=frozenset({"new"}), node=OTHER)
         assert claim.starts == starts((0, 2))
         assert (await scene.settle(claim, ended(SUCCESS, 0, 2), node=OTHER)).state == "COMPLETED"
         assert [name for name, _, _ in await scene.tasks()] == ["new"]
@@ -138,7 +138,7 @@ class GoneContract(Contract):
         retry = Retry(5, "30m")
         await scene.define(*(job(name, tasks=("old",), overlap=each, retry=retry) for name, each in names.items()))
         await scene.later("1m")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.settle(claim, ended(FAILED))
         await _replaced(scene, "new")
         await scene.define(*(job(name, tasks=("new",), overlap=each, retry=retry) for name, each in names.items()))
@@ -150,7 +150,7 @@ class GoneContract(Contract):
             run = await scene.run(name)
             assert (run.version, run.state, run.waiting_for, run.not_before) == (2, "PENDING", "retry", at("09:31"))
         scene.clock.set(at("09:31"))
-        claims = await scene.dispatch(handlers=frozenset({"new"}), node=OTHER)
+        claims = await scene.claim_runs(handlers=frozenset({"new"}), node=OTHER)
         assert {(claim.definition.version, *claim.starts) for claim in claims} == {(2, *starts((0, 2)))}
         assert len(claims) == len(names)
 

@@ -84,7 +84,7 @@ class NodeContract(Contract):
     async def test_a_heartbeat_releases_runs_the_node_does_not_know(self, scene: Scene) -> None:
         await scene.define(job("a", delivery="at_most_once"), job("b"))
         await scene.later("1m")
-        forgotten, known = await scene.dispatch()
+        forgotten, known = await scene.claim_runs()
         scene.clock.advance("2s")
         pulse = await scene.store.heartbeat(NODE, {known.run_id: known.fence})
         assert (pulse.released, pulse.lost, dict(pulse.cancels)) == ((forgotten.run_id,), (), {})
@@ -99,7 +99,7 @@ class NodeContract(Contract):
         await scene.store.join(OTHER)
         await scene.define(job("a"), job("b"))
         await scene.later("1m")
-        first, second = await scene.dispatch()
+        first, second = await scene.claim_runs()
         await scene.finish(second)
         pulse = await scene.store.heartbeat(NODE, {first.run_id: first.fence, second.run_id: second.fence})
         assert (pulse.released, pulse.lost) == ((), (second.run_id,))
@@ -118,7 +118,7 @@ class NodeContract(Contract):
     async def test_a_heartbeat_tells_which_runs_are_to_stop_and_why(self, scene: Scene) -> None:
         await scene.define(job("a"), job("b"))
         await scene.later("1m")
-        claims = await scene.dispatch()
+        claims = await scene.claim_runs()
         await scene.store.cancel((claims[0].run_id,), reason="enough")
         pulse = await scene.store.heartbeat(NODE, {claim.run_id: claim.fence for claim in claims})
         assert dict(pulse.cancels) == {claims[0].run_id: "enough"}
@@ -138,7 +138,7 @@ class NodeContract(Contract):
         await scene.store.join(OTHER)
         await scene.define(job("a"), job("b", delivery="at_most_once"))
         await scene.later("1m")
-        assert len(await scene.dispatch(node=OTHER)) == 2
+        assert len(await scene.claim_runs(node=OTHER)) == 2
         assert await scene.store.leave(OTHER) == 2
         assert await scene.story("a") == ["09:01 PENDING"]
         assert await scene.story("b") == ["09:01 CANCELLED released"]

@@ -53,7 +53,7 @@ class OnceContract(Contract):
         for name, source in (("a", "schedule"), ("b", "code"), ("c", "sql")):
             await scene.define(job(name, Once(at("10:00"))), source=source)
         await scene.until("10:00")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.finish(claim)
         assert {(await scene.job(name)).state for name in "abc"} == {JobState.DISABLED}
         for name, source in (("a", "schedule"), ("b", "code"), ("c", "sql")):
@@ -72,7 +72,7 @@ class OnceContract(Contract):
     async def test_a_once_may_be_put_off_whatever_became_of_its_time(self, scene: Scene) -> None:
         await scene.define(job("missed", Once(at("10:00"))), job("done", Once(at("10:00"))))
         await scene.until("10:00")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.finish(claim)
         assert await scene.store.reschedule("done", at("11:00")) == at("11:00")
         await scene.define(job("late", Once(at("10:30"))))

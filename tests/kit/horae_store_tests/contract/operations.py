@@ -139,7 +139,7 @@ class OperationContract(Contract):
         await scene.store.reschedule("a", at("10:20"))
         await scene.until("10:00")
         assert await scene.story() == ["10:00 PENDING (window)"]
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.until("10:20")
         assert (await scene.claim()).chosen_time == at("10:20")
 
@@ -200,7 +200,7 @@ class OperationContract(Contract):
             job("a", state=JobState.PAUSED), job("b", state=JobState.DISABLED), job("c", depends_on=("a",))
         )
         assert [(await scene.trigger(name, "now")).state for name in "abc"] == ["PENDING"] * 3
-        assert len(await scene.dispatch()) == 3
+        assert len(await scene.claim_runs()) == 3
 
     @scenario
     async def test_a_replay_runs_an_old_slot_again_under_the_present_version(self, scene: Scene) -> None:

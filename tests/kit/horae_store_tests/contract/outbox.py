@@ -54,7 +54,7 @@ class OutboxContract(Contract):
         await scene.define(job("unschedulable", HOURLY, window=Window.after("10m", only={"hours": "3"})))
         await scene.define(job("late", HOURLY, deadline="30s"), job("none", HOURLY, recovery="none"))
         await scene.later("1m")
-        claims = {claim.job_name: claim for claim in await scene.dispatch()}
+        claims = {claim.job_name: claim for claim in await scene.claim_runs()}
         await scene.finish(claims["completed"])
         await scene.settle(claims["failed"], ended(FAILED))
         assert await noticed(scene) == ["completed COMPLETED None", "failed FAILED None"]
@@ -69,7 +69,7 @@ class OutboxContract(Contract):
         assert await noticed(scene) == ["unschedulable UNSCHEDULABLE no candidate accepted within MaxAttempts"]
         await scene.until("10:00:31")
         assert await noticed(scene) == ["late MISSED deadline"]
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.finish(claim)
         assert await noticed(scene) == ["none COMPLETED None"]
         await scene.until("12:30")
@@ -86,7 +86,7 @@ class OutboxContract(Contract):
             job("again"),
         )
         await scene.later("1m")
-        await scene.dispatch(node=OTHER)
+        await scene.claim_runs(node=OTHER)
         await scene.store.cancel([(await scene.run("asked")).run_id])
         scene.clock.advance("11s")
         assert await scene.store.reap() == 1
@@ -131,14 +131,14 @@ class OutboxContract(Contract):
         await scene.store.register_hooks([ALL])
         await scene.define(job("back"), job("retry", retry=Retry(1, "10s")))
         await scene.later("1m")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             if claim.job_name == "back":
                 await scene.settle(claim, release=True)
             else:
                 await scene.settle(claim, ended(FAILED))
         assert await noticed(scene) == []
         scene.clock.advance("10s")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.settle(claim, *(ended(SUCCESS, *start) for start in claim.starts))
         assert sorted(await noticed(scene)) == ["back COMPLETED None", "retry COMPLETED None"]
 
@@ -146,7 +146,7 @@ class OutboxContract(Contract):
     async def test_the_owner_of_a_run_is_not_told_what_it_reports_itself(self, scene: Scene) -> None:
         await scene.define(job("a"), job("b", delivery="at_most_once"))
         await scene.later("1m")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.settle(claim, release=True)
         assert scene.passed() == []
         assert (await scene.run("b")).state is RunState.CANCELLED
@@ -160,7 +160,7 @@ class OutboxContract(Contract):
         await scene.store.register_hooks([failures, only_a])
         await scene.define(job("a"), job("b", tasks=(TaskSpec("work", handler="work"),)))
         await scene.later("1m")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.settle(claim, ended(FAILED if claim.job_name == "b" else SUCCESS))
         assert await noticed(scene, "app.failures") == ["b FAILED None"]
         assert await noticed(scene, "app.only@a") == ["a COMPLETED None"]

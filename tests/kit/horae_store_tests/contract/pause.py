@@ -172,7 +172,7 @@ class PauseContract(Contract):
         await paused(scene, 2)
         for store in (other, scene.store, other, other):
             scene.clock.advance("1m")
-            await store.plan()
+            await store.create_due_runs()
         assert await rows(scene) == ["09:01 x1", "09:02 x5 (09:01, 09:06]"]
         await other.set_state("a", JobState.ENABLED)
         await scene.store.set_state("a", JobState.PAUSED)

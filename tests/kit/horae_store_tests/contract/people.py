@@ -382,10 +382,10 @@ class OwnerContract(Contract):
         }
         await scene.define(*(job(name, tasks=(step,)) for name, step in steps.items()))
         await scene.later("1m")
-        assert _names(await scene.dispatch(handlers=frozenset())) == ["here", "the database's"]
-        assert _names(await scene.dispatch(handlers=frozenset({"load", "tidy", "warehouse"}))) == ["callable"]
+        assert _names(await scene.claim_runs(handlers=frozenset())) == ["here", "the database's"]
+        assert _names(await scene.claim_runs(handlers=frozenset({"load", "tidy", "warehouse"}))) == ["callable"]
         able = frozenset({EXTERNAL, procedure_need("tidy"), connection_need("warehouse")})
-        assert _names(await scene.dispatch(handlers=able)) == ["command", "procedure", "there"]
+        assert _names(await scene.claim_runs(handlers=able)) == ["command", "procedure", "there"]
 
 
 def _names(claims: tuple[Claim, ...]) -> list[str]:

@@ -75,7 +75,7 @@ class MeteringContract(Contract):
             job("retrying", retry=Retry(None, "1h")),
         )
         await scene.later("1m")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             if claim.job_name == "retrying":
                 await scene.settle(claim, ended(FAILED))
             elif claim.job_name == "replaced":
@@ -106,7 +106,7 @@ class MeteringContract(Contract):
     async def test_the_first_run_of_a_job_has_none_before_it(self, scene: Scene) -> None:
         await scene.define(job("a"), job("b"))
         await scene.later("1m")
-        assert await previous(scene, *await scene.dispatch()) == [None, None]
+        assert await previous(scene, *await scene.claim_runs()) == [None, None]
         assert await previous(scene) == []
 
     @scenario
@@ -115,10 +115,10 @@ class MeteringContract(Contract):
         for _ in range(2):
             await scene.later("1m")
             scene.clock.advance("3s")
-            for claim in await scene.dispatch():
+            for claim in await scene.claim_runs():
                 await scene.finish(claim)
         await scene.until("09:04")
-        claims = sorted(await scene.dispatch())
+        claims = sorted(await scene.claim_runs())
         starts = dict(zip([claim.job_name for claim in claims], await previous(scene, *claims), strict=True))
         assert starts == {"a": at("09:02:06"), "b": at("09:02:06")}
 
@@ -165,11 +165,11 @@ class MeteringContract(Contract):
         await scene.define(job("a", None, overlap="allow"))
         for _ in range(2):
             await scene.trigger()
-        assert await previous(scene, *await scene.dispatch()) == [None, None]
+        assert await previous(scene, *await scene.claim_runs()) == [None, None]
         scene.clock.advance("5s")
         for _ in range(2):
             await scene.trigger()
-        assert await previous(scene, *await scene.dispatch()) == [at("09:00"), at("09:00")]
+        assert await previous(scene, *await scene.claim_runs()) == [at("09:00"), at("09:00")]
 
     @scenario
     async def test_a_backfilled_slot_is_told_of_the_latest_run_too(self, scene: Scene) -> None:
@@ -208,7 +208,7 @@ class MeteringContract(Contract):
             job("late", deadline="10s"),
         )
         await scene.later("1m")
-        claims = {claim.job_name: claim for claim in await scene.dispatch()}
+        claims = {claim.job_name: claim for claim in await scene.claim_runs()}
         await scene.settle(claims["retry"], ended(FAILED))
         await scene.settle(claims["late"], release=True)
         scene.clock.advance("30s")

@@ -59,7 +59,7 @@ class ReadingContract(Contract):
     async def test_runs_are_found_by_job_state_and_whether_they_have_ended(self, scene: Scene) -> None:
         await scene.define(job("a"), job("b", overlap="queue"))
         await scene.later("1m")
-        first, _ = await scene.dispatch()
+        first, _ = await scene.claim_runs()
         await scene.finish(first)
         await scene.later("1m")
         assert {run.job_name for run in await scene.store.runs(job="a")} == {"a"}
@@ -101,7 +101,7 @@ class ReadingContract(Contract):
         assert (await scene.store.jobs(), await scene.store.runs()) == ((), ())
         planned = await scene.plan(slots=5)
         assert (planned.jobs, planned.born, planned.claims, planned.wake_at, planned.more) == (0, 0, (), None, False)
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         assert (await scene.store.reap(), await scene.store.sweep()) == (0, 0)
         assert (await scene.define(), await scene.store.admit(()), await scene.store.cancel(())) == ((), (), ())
         assert await scene.store.drop(()) == 0

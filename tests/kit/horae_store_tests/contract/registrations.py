@@ -127,7 +127,7 @@ class DeclaringContract(Contract):
         specs = (registered("a"), registered("b", "30 9 * * *"), registered("c"))
         await declare(scene, *specs)
         await scene.plan()
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.finish(claim)
         for _ in range(2):
             before = await scene.everything(), await scene.store.declared()
@@ -335,7 +335,7 @@ class DeclaringContract(Contract):
         await peer.join(OTHER)
         await declare(scene, registered(), registered("b", "0 * * * *"))
         await scene.plan()
-        assert len(await scene.dispatch(node=OTHER)) == 2
+        assert len(await scene.claim_runs(node=OTHER)) == 2
         await scene.until("09:01")
         assert await declare(scene, registered(), registered("b", "0 * * * *")) == {"a": PRESERVED, "b": PRESERVED}
         await peer.close()

@@ -109,7 +109,7 @@ class SettlingContract(Contract):
     async def test_the_reason_of_a_run_that_failed_is_its_error(self, scene: Scene) -> None:
         await scene.define(job(tasks=THREE, failure="continue"), job("b"), job("c", retry=Retry(1, "1s")))
         await scene.later("1m")
-        first, second, third = sorted(await scene.dispatch(), key=lambda claim: claim.job_name)
+        first, second, third = sorted(await scene.claim_runs(), key=lambda claim: claim.job_name)
         await scene.settle(first, ended(FAILED, 0, error="KeyError: 1"))
         await scene.settle(first, ended(FAILED, 1, error="KeyError: 2"))
         assert (await scene.settle(first, ended(position=2))).reason == "KeyError: 1"
@@ -266,7 +266,7 @@ class SettlingContract(Contract):
     async def test_many_runs_settle_in_one_call_and_are_answered_in_order(self, scene: Scene) -> None:
         await scene.define(*(job(name) for name in "abc"))
         await scene.later("1m")
-        claims = await scene.dispatch()
+        claims = await scene.claim_runs()
         words = [Settlement(each.run_id, each.run_no, each.fence, (ended(),)) for each in reversed(claims)]
         settled = await scene.store.settle(NODE, words)
         assert [each.run_id for each in settled] == [word.run_id for word in words]
@@ -305,7 +305,7 @@ class SettlingContract(Contract):
     async def test_one_fenced_word_does_not_keep_the_others_from_counting(self, scene: Scene) -> None:
         await scene.define(job("a"), job("b"))
         await scene.later("1m")
-        first, second = await scene.dispatch()
+        first, second = await scene.claim_runs()
         words = (
             Settlement(first.run_id, first.run_no, 9, (ended(),)),
             Settlement(second.run_id, second.run_no, 1, (ended(),)),
@@ -365,7 +365,7 @@ class SettlingContract(Contract):
     async def test_a_released_attempt_keeps_the_error_that_it_raised_and_counts_as_no_try(self, scene: Scene) -> None:
         await scene.define(job(), job("b", delivery="at_most_once"))
         await scene.later("1m")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             await scene.settle(claim, ended(CANCELLED, error="no disk", traceback="at line 1"), release=True)
         assert (await scene.run()).state == "PENDING"
         assert await scene.story("b") == ["09:01 CANCELLED released"]
@@ -387,7 +387,7 @@ class SettlingContract(Contract):
     async def test_a_run_delivered_at_most_once_is_released_only_before_it_has_started_work(self, scene: Scene) -> None:
         await scene.define(job("a", delivery="at_most_once"), job("b", delivery="at_most_once"))
         await scene.later("1m")
-        first, second = await scene.dispatch()
+        first, second = await scene.claim_runs()
         assert (await scene.settle(first, release=True, started=False)).state == "PENDING"
         assert (await scene.settle(second, release=True, started=True)).state == "CANCELLED"
         assert await scene.story("b") == ["09:01 CANCELLED released"]

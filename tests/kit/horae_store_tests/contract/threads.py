@@ -122,7 +122,7 @@ class ThreadContract(Contract):
         assert (await outlived(scene, claim)).state == RunState.PENDING
         assert await scene.story() == ["09:01 PENDING (previous_run)"]
         scene.clock.advance("40s")
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         assert await scene.store.sweep() == 0
         await scene.store.end_threads(NODE, [key(claim)])
         run = await scene.run()
@@ -143,7 +143,7 @@ class ThreadContract(Contract):
         claim = await begun(scene, overlap="queue")
         await scene.settle(claim, release=True, threads=(AttemptStart(0, 1),))
         assert await scene.story() == ["09:01 PENDING (previous_run)"]
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.store.end_threads(NODE, [key(claim)])
         assert (await scene.run()).waiting_for is None
         assert (await scene.claim()).starts == (AttemptStart(0, 2),)
@@ -201,7 +201,7 @@ class ThreadContract(Contract):
         await scene.later("1m")
         claim = await scene.claim(OTHER)
         await scene.settle(claim, ended(TIMEOUT), node=OTHER, threads=(AttemptStart(0, 1),))
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         assert await scene.store.take_over(NODE, OTHER, 0) == 0
         assert await scene.store.threads() == ()
         assert (await scene.claim()).starts == (AttemptStart(0, 2),)
@@ -228,7 +228,7 @@ class ThreadContract(Contract):
         await scene.later("1m")
         assert await scene.store.leave(OTHER, working=True) == 0
         assert [thread.run_id for thread in await scene.store.threads()] == [claim.run_id]
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         assert await scene.store.take_over(NODE, OTHER, 0) == 0
         assert await scene.store.threads() == ()
         assert (await scene.claim()).scheduled_time == at("09:02")
@@ -245,9 +245,9 @@ class ThreadContract(Contract):
         await scene.store.join(THIRD, working=[key(claim), ThreadKey(claim.run_no + 7, 0, 1)])
         assert [(thread.run_id, thread.node) for thread in await scene.store.threads()] == [(claim.run_id, str(THIRD))]
         assert await scene.story() == ["09:01 PENDING (previous_run)"]
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.store.heartbeat(THIRD, {}, [key(claim)])
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.store.heartbeat(THIRD, {}, [])
         assert (await scene.claim()).starts == (AttemptStart(0, 2),)
 
@@ -306,7 +306,7 @@ class ThreadContract(Contract):
         claim = await scene.claim()
         await outlived(scene, claim)
         await scene.later("1m")
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.store.end_threads(NODE, [key(claim)])
         assert (await scene.claim()).scheduled_time == at("09:02")
 
@@ -319,7 +319,7 @@ class ThreadContract(Contract):
         await outlived(scene, claim)
         assert [each.pool for each in await scene.store.threads()] == ["one"]
         waiting = await scene.trigger("b")
-        assert await scene.dispatch() == ()
+        assert await scene.claim_runs() == ()
         await scene.store.end_threads(NODE, [key(claim)])
         assert (await scene.claim()).run_id == waiting.run_id
 
@@ -330,7 +330,7 @@ class ThreadContract(Contract):
         await scene.define(job(retry=Retry(1, "10s"), description="changed"))
         await scene.store.end_threads(NODE, [key(claim)])
         scene.clock.advance("10s")
-        (again,) = await scene.dispatch()
+        (again,) = await scene.claim_runs()
         assert (again.run_id, again.definition.version) == (claim.run_id, 2)
 
     @scenario

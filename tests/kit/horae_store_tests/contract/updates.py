@@ -48,7 +48,7 @@ class UpdatingContract(Contract):
             await scene.until(time)
         found = [(told.scheduled_time, told.version) for told in await scene.runs()]
         assert found == [(at("10:00"), 1), (at("10:30"), 2), (at("11:30"), 2)]
-        claims = await scene.dispatch()
+        claims = await scene.claim_runs()
         assert {task.name for claim in claims for task in claim.definition.tasks} == {"one"}
 
     @scenario
@@ -296,7 +296,7 @@ class UpdatingContract(Contract):
             assert run.run_id in before
         await scene.until("10:53")
         # Past the deadline of the version before, within that of the new one.
-        assert len(await scene.dispatch()) == 2
+        assert len(await scene.claim_runs()) == 2
 
     @scenario
     async def test_a_run_whose_slot_is_no_longer_there_goes_though_its_time_has_passed(self, scene: Scene) -> None:
@@ -314,7 +314,7 @@ class UpdatingContract(Contract):
         await scene.define(job(schedule=HOURLY, deadline="1m"))
         (run,) = await scene.runs()
         assert (run.scheduled_time, run.chosen_time, run.version) == (at("10:00"), at("10:10"), 2)
-        await scene.store.plan()
+        await scene.store.create_due_runs()
         assert (await scene.claim()).run_id == run.run_id
 
     @scenario
@@ -392,7 +392,7 @@ class UpdatingContract(Contract):
             job("running", tasks=("one",), **begun),
         )
         await scene.until("10:00")
-        for claim in await scene.dispatch():
+        for claim in await scene.claim_runs():
             if claim.job_name == "succeeded":
                 await scene.settle(claim, ended(SUCCESS, 0))
             if claim.job_name != "running":

@@ -141,7 +141,7 @@ def _record_pause(work: Work, job: Job, planned: DueDecision, written: list[Run]
 
 
 def plan_owed(work: Work, job: Job) -> None:
-    """Plans the one job before a verb changes it: all it owes, as `plan` would if it came by just now."""
+    """Plans the one job before a verb changes it: all it owes, as `create_due_runs` would if it came by just now."""
     if job.wake_at is not None and job.wake_at <= work.now:
         plan_job(work, job, limit=UNLIMITED, spare=job.name)
 

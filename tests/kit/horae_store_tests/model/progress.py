@@ -33,7 +33,7 @@ def is_alive(work: Work, node: str) -> bool:
     return row is not None and row.state == "ALIVE"
 
 
-def dispatch(work: Work, capacity: Capacity) -> ClaimResult:
+def claim_runs(work: Work, capacity: Capacity) -> ClaimResult:
     waiting = [
         (run.not_before, run.number, run)
         for run in work.catalog.runs

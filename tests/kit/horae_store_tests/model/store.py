@@ -290,12 +290,12 @@ class ModelStore:
         return len(owned)
 
     @atomic
-    async def plan(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
+    async def create_due_runs(self, limit: int = 500, start: Capacity | None = None) -> CreationResult:
         return creation.plan(self._work(), limit, start)
 
     @atomic
-    async def dispatch(self, capacity: Capacity) -> ClaimResult:
-        return progress.dispatch(self._work(), capacity)
+    async def claim_runs(self, capacity: Capacity) -> ClaimResult:
+        return progress.claim_runs(self._work(), capacity)
 
     @atomic
     async def settle(self, node: UUID, settlements: Sequence[Settlement]) -> tuple[SettlementResult, ...]:

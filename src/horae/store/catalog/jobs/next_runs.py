@@ -9,7 +9,7 @@ from horae.store.catalog.unit_of_work import UnitOfWork
 
 
 def look_ahead(work: UnitOfWork, job: JobRow) -> None:
-    """Sets `next_run_time` and `wake_at` as `plan` would, without creating runs."""
+    """Sets `next_run_time` and `wake_at` as `create_due_runs` would, without creating runs."""
     compiled = work.definition(job)
     if compiled.definition.fault is not None and JobState(job.state) is not JobState.DISABLED:
         # A node that can read the definition computes the rest.
