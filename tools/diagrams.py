@@ -119,7 +119,7 @@ def data_flow() -> str:
 
 
 def one_run() -> str:
-    columns = ["Claimer", "Store", "Core", "AttemptRunner", "Settler"]
+    columns = ["Claimer", "Store", "Core", "AttemptRunner", "AttemptSettler"]
     messages = [
         Message(0, 1, "create due runs, claim"),
         Message(1, 2, "due(job, now)"),

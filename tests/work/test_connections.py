@@ -82,6 +82,10 @@ def test_what_is_done_on_another_database_is_counted_and_its_answer_kept(tmp_pat
         )
         row = await ran(app, "there")
         assert row["result_data"]["rows"] == [["there", row["job_run_uuid"]]]
+        await create(
+            app, "SELECT current_setting('horae.job_name', true) AS job, current_setting('horae.no', true) AS none"
+        )
+        assert (await ran(app, "there"))["result_data"]["rows"] == [["there", None]]
 
     at_work(app, body)
     assert facts(other) == [(2, "z")]

@@ -316,11 +316,17 @@ class Variables:
         return self.values.get(name)
 
     def _setting(self, *given: apsw.SQLiteValue) -> str | None:
-        name, missing_ok = given[0], given[1:] and given[1]
-        found = (self.values or {}).get(str(name).lower().removeprefix("horae."))
-        if found is None and not missing_ok:
-            raise apsw.SQLError(f'unrecognized configuration parameter "{name}"')
-        return found
+        return current_setting(self.values or {}, *given)
+
+
+def current_setting(values: Mapping[str, str], *given: apsw.SQLiteValue) -> str | None:
+    """The SQL function `current_setting('horae.job_name')` over a run's variables, as on PostgreSQL: a second argument
+    that is true answers NULL for an unknown name, which is an error otherwise."""
+    name, missing_ok = given[0], given[1:] and given[1]
+    found = values.get(str(name).lower().removeprefix("horae."))
+    if found is None and not missing_ok:
+        raise apsw.SQLError(f'unrecognized configuration parameter "{name}"')
+    return found
 
 
 def _says_replace(text: str) -> bool:

@@ -12,6 +12,7 @@ import apsw
 from horae.store import foreign_statements
 from horae.store.catalog.bounded_rows import RowBuffer
 from horae.store.records import Rows
+from horae.store.sqlite.text.authorizer import current_setting
 from horae.store.sqlite.text.sql_text import SORT_IN_MEMORY
 
 _ALONE = frozenset({"VACUUM", "PRAGMA"})
@@ -29,7 +30,8 @@ def run(path: str, sql: str, variables: Mapping[str, str], most: int, patience: 
         connection.set_busy_handler(lambda _: _waited(until))
         for name, value in variables.items():
             connection.create_scalar_function(name, partial(_constant, value), 0)
-        connection.create_scalar_function("current_setting", partial(_setting, variables), 1)
+        for count in (1, 2):
+            connection.create_scalar_function("current_setting", partial(current_setting, variables), count)
         word, rest = foreign_statements.head(sql, nested=False)
         if word != "VACUUM":
             connection.execute(SORT_IN_MEMORY).fetchall()
@@ -76,11 +78,6 @@ def _executed(connection: apsw.Connection, sql: str, most: int) -> Rows:
 
 def _constant(value: str, *_: Any) -> str:
     return value
-
-
-def _setting(variables: Mapping[str, str], *names: Any) -> str | None:
-    """The SQL function `current_setting('horae.job_name')`, as on PostgreSQL."""
-    return variables.get(str(names[0]).removeprefix("horae."))
 
 
 def _authorized(operation: int, first: str | None, second: str | None, database: str | None, inside: str | None) -> int:
