@@ -1,8 +1,8 @@
 """Fifty workers and twenty thousand due runs on PostgreSQL: claims a second, and how long one claim takes.
 
-A claim is `claim_runs`: runs that are due are given to whoever asks. `plan`, which also works out what is due and bears
-it, is shown beside it. Workers of a process share its connections, as many as a store has unless told otherwise; the
-plain statement they are held against has a connection for each. All know the definitions.
+A claim is one `claim_runs`: a worker takes due runs. `create_due_runs`, which also decides what is due and creates it,
+is shown beside it. Workers of one process share its connections, as many as a store has by default; the plain
+statement that they are compared with has a connection for each. All workers know the definitions.
 """
 
 from __future__ import annotations

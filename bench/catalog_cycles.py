@@ -1,4 +1,6 @@
-"""Whole cycles, schedule to outcome: `plan` with a node that starts at once, then `settle`, against the raw limit.
+"""Whole cycles, from schedule to outcome: `create_due_runs` with a node that starts at once, then `settle`.
+
+Each is compared with the raw limit of the same tables.
 
 The raw limit is measured twice: by itself on a catalog that was empty, which is what the machine and the tables can do,
 and in turns with the verbs, where both pay for what the other leaves in caches; ratios are of the second.
@@ -85,7 +87,7 @@ async def cycles(scale: Scale) -> Result:
                 short.append(f"raw cycles on {kind}: {found:,.0f} a second, target {ALONE[kind]:,.0f}")
     heading = [
         "whole cycles in batches of 500",
-        *("raw limit/s alone", "cycles/s", "raw limit/s in turns", "of the limit", "`plan`", "`settle`"),
+        *("raw limit/s alone", "cycles/s", "raw limit/s in turns", "of the limit", "`create_due_runs`", "`settle`"),
     ]
     return Result(table(heading, rows), data, short)
 
