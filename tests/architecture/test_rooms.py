@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import horae
 from horae.store import port
 from horae.store.protocols import store
+from horae.testing import model_store as former_model
+from horae.testing import store_contract as former_contract
+from horae_store_tests.contract.store_contract import StoreContract
+from horae_store_tests.model.store import ModelStore
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "horae"
@@ -66,6 +74,7 @@ THIRD_PARTY = {
     "argon2": {"security"},
     "cryptography": {"security"},
     "h11": {"web"},
+    "horae_store_tests": {"testing"},
     "jinja2": {"web"},
     "markupsafe": {"web"},
     "msgspec": {"api", "cli", "store", "web"},
@@ -101,8 +110,6 @@ def imported_modules(path: Path) -> list[tuple[str, int]]:
 
 def forbidden_import(room: str, module: str) -> str | None:
     """Why `room` may not import `module`, or None where it may."""
-    import sys
-
     top, _, rest = module.partition(".")
     if top == "horae":
         target, _, inside = rest.partition(".")
@@ -204,6 +211,18 @@ def test_no_folder_is_crowded() -> None:
         if (count := len([each for each in folder.glob("*.py") if each.stem != "__init__"])) > MOST_FILES
     }
     assert {name: count for name, count in crowded.items() if name not in LISTS} == {}
+
+
+def test_authors_of_stores_find_the_kit_in_its_former_place() -> None:
+    assert former_contract.StoreContract is StoreContract
+    assert former_model.ModelStore is ModelStore
+
+
+@pytest.mark.parametrize("name", ["store_contract", "model_store"])
+def test_without_the_kit_its_former_place_says_what_to_install(name: str) -> None:
+    program = f"import sys; sys.modules['horae_store_tests'] = None; import horae.testing.{name}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "pip install horae-store-tests" in done.stderr.splitlines()[-1]
 
 
 def test_authors_of_stores_find_the_protocol_under_its_former_name() -> None:

@@ -10,6 +10,7 @@ from tests.engine.test_faults import FAULTS, busy
 from tests.engine.world import START, clock, offsets, simulate
 
 from horae import Cron, Every, Horae, Run, Window
+from horae.events import LoopFailed
 from horae.testing.faults import Faults
 from horae.testing.simulation import Simulation, Started
 
@@ -119,6 +120,23 @@ def test_a_retention_time_that_is_set_later_counts_without_a_restart() -> None:
         assert 9 <= len(await app.runs(limit=1000)) <= 12
 
     simulate(app, body)
+
+
+@pytest.mark.parametrize("days", [None, 40_000, 10**9, float("inf")])
+def test_a_retention_time_beyond_a_century_keeps_history_for_ever(days: float | None) -> None:
+    app = Horae("sqlite://", settings={"job_history_retention_days": days})
+    failed: list[LoopFailed] = []
+    app.events.listen(failed.append, LoopFailed)
+
+    @app.job("daily", Cron("0 2 * * *"))
+    async def work() -> None: ...
+
+    async def body(sim: Simulation) -> None:
+        await sim.advance("60d")
+        assert len(await app.runs(limit=1000)) >= 59
+
+    simulate(app, body)
+    assert failed == []
 
 
 def test_what_advance_and_jump_return_are_the_starts_since_the_call_before() -> None:

@@ -314,9 +314,7 @@ def test_a_schedule_of_one_s_own_is_found_again_by_its_path_after_a_restart(tmp_
 
 
 def test_every_rhythm_and_limit_of_the_engine_is_checked_where_it_is_set() -> None:
-    days: list[dict[str, Any]] = [
-        {"job_history_retention_days": each} for each in (0, float("inf"), float("nan"), 36_501)
-    ]
+    days: list[dict[str, Any]] = [{"job_history_retention_days": each} for each in (0, -1, float("nan"))]
     for settings in (*days, {"heartbeat": 0}, {"plan_batch": 0}, {"modules": "one"}, {"tee": 1}, {"unknown": 1}):
         with pytest.raises(HoraeError):
             Horae("sqlite://", settings=settings)

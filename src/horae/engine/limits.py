@@ -19,7 +19,7 @@ from horae.errors import InvalidPolicy, shown
 
 SHUTDOWNS = ("drain", "cancel")
 LONGEST_RETENTION = 36_500
-"""Days: a century. Longer ones, infinity above all, cannot be subtracted from a date."""
+"""Days: a century. More means that history is kept for ever: such times cannot be subtracted from every date."""
 LATE_AFTER = default_late_after(HEARTBEAT, SILENCE)
 
 
@@ -45,6 +45,7 @@ class EngineSettings:
     """How long no live node must have had a handler before a waiting run of an earlier version stops waiting for it."""
     retain_every: float = 3600.0
     job_history_retention_days: float | None = 30.0
+    """None, or more than 36,500: history is kept for ever."""
     plan_batch: int = 200
     output_limit: int = 64 * 1024
     """Characters of output kept for one attempt."""
@@ -178,11 +179,9 @@ def _checked(name: str, value: Any) -> Any:
         if type(value) is not bool:
             raise InvalidPolicy(f"Invalid tee {shown(value)}: must be True or False")
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_RETENTION:
-        raise InvalidPolicy(
-            f"Invalid {name} {shown(value)}: must be a number of days above 0, at most {LONGEST_RETENTION}, or None"
-        )
-    return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidPolicy(f"Invalid {name} {shown(value)}: must be a number of days above 0, or None")
+    return None if value > LONGEST_RETENTION else float(value)
 
 
 def _webhook(value: Any) -> str:
